@@ -1,8 +1,9 @@
--- A token bucket kept as one moment, in the manner of redis_rate: floating point, the server's time in seconds.
+-- A token bucket kept as one moment, in the manner of redis_rate: floating point, the server's time
+-- in seconds.
 --
--- KEYS[1]  the moment at which the bucket is full again
--- ARGV     burst, count, period in seconds, cost
--- Reply    cost when allowed or else 0, remaining, retry_after and reset_after in seconds as text (-1: no need to retry)
+-- KEYS[1]  the moment at which the bucket is full again ARGV     burst, count, period in seconds,
+-- cost Reply    cost when allowed or else 0, remaining, retry_after and reset_after in seconds as
+-- text (-1: no need to retry)
 
 local burst = tonumber(ARGV[1])
 local interval = tonumber(ARGV[3]) / tonumber(ARGV[2])

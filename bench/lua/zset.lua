@@ -1,8 +1,7 @@
 -- A log in a sorted set: a member for each allowed call, scored by its time in microseconds.
 --
--- KEYS[1]  the sorted set
--- ARGV     the limit, the window in microseconds, a member that no other call has ('' for the time itself)
--- Reply    1 when allowed or else 0, remaining
+-- KEYS[1]  the sorted set ARGV     the limit, the window in microseconds, a member that no other
+-- call has ('' for the time itself) Reply    1 when allowed or else 0, remaining
 
 local limit = tonumber(ARGV[1])
 local window = tonumber(ARGV[2])

@@ -1,4 +1,5 @@
-//! One decision: state in, decision out, no clock and no store; beside a bare compare-and-swap and governor's check.
+//! One decision: state in, decision out, no clock and no store; beside a bare compare-and-swap and
+//! governor's check.
 
 use crate::measure::{Contender, head, interleaved, nanos_each, row};
 use governor::clock::{Clock as _, FakeRelativeClock};
@@ -45,8 +46,9 @@ where
     })
 }
 
-/// Every field, as a caller would read them. (To hand the whole struct to `black_box` would copy it in pieces of
-/// another size than it was written in, which stalls the processor for longer than the decision takes.)
+/// Every field, as a caller would read them. (To hand the whole struct to `black_box` would copy it
+/// in pieces of another size than it was written in, which stalls the processor for longer than the
+/// decision takes.)
 fn read(decision: &Decision) -> u64 {
     let wait = match decision.retry_after() {
         None => decision.delay().as_micros(),
@@ -60,8 +62,8 @@ fn per_second(count: u64) -> Rate {
     Rate::new(count, Span::from_micros(1_000_000)).expect("within bounds")
 }
 
-/// The limits allow 1000 a second: a call each 1000 µs is allowed, one each 10 µs is denied ninety-nine times in a
-/// hundred.
+/// The limits allow 1000 a second: a call each 1000 µs is allowed, one each 10 µs is denied
+/// ninety-nine times in a hundred.
 fn contenders(step: u64) -> Vec<Contender<'static>> {
     let calendar: Limit = "fixed-window 1000000000/day tz=Asia/Shanghai".parse().expect("a limit");
     let any: Limit = "token-bucket 1000/s".parse().expect("a limit");

@@ -1,7 +1,8 @@
-//! A flood of new keys, far more than a limiter holds, while an offender who is at his limit keeps trying.
+//! A flood of new keys, far more than a limiter holds, while an offender who is at his limit keeps
+//! trying.
 //!
-//! The clock stands still meanwhile, so he has nothing coming to him: whenever he is allowed, the flood has washed
-//! him out of memory.
+//! The clock stands still meanwhile, so he has nothing coming to him: whenever he is allowed, the
+//! flood has washed him out of memory.
 
 use crate::input::{Random, read};
 use crate::measure::{each, head, median, memory, nanos_each, row, verdict};
@@ -14,7 +15,7 @@ pub const KEYS: u64 = 100_000_000;
 const MAX_KEYS: u64 = 1_000_000;
 /// Normal traffic between two parts of the flood.
 const NORMAL: u64 = 5_000_000;
-/// The offender tries once in so many checks.
+/// The offender tries once per this many checks.
 const TRIES_EVERY: u64 = 1_000;
 const PARTS: u64 = 10;
 /// The flood's keys begin here, far from those of normal traffic.

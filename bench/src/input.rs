@@ -18,8 +18,9 @@ pub fn limiter(limits: &[&str], max_keys: usize) -> Limiter {
     Limiter::builder(limits).max_keys(max_keys).build().expect("limits that go together")
 }
 
-/// Reads what a caller reads. (To hand the whole decision to `black_box` would copy it in pieces of another size than
-/// it was written in, which stalls the processor for longer than the decision takes.)
+/// Reads what a caller reads. (To hand the whole decision to `black_box` would copy it in pieces of
+/// another size than it was written in, which stalls the processor for longer than the decision
+/// takes.)
 #[inline]
 pub fn read(decision: &Decision) -> u64 {
     u64::from(decision.allowed()) ^ decision.remaining() ^ decision.reset_after().as_micros()
@@ -35,7 +36,8 @@ pub fn ask<K: Clone + Eq + Hash>(governor: &Governor<K>, key: &K) -> bool {
     answer.is_ok()
 }
 
-/// A linear congruential generator: random enough to touch keys in no order, and next to no time of its own.
+/// A linear congruential generator: random enough to touch keys in no order, and next to no time of
+/// its own.
 pub struct Random(pub u64);
 
 impl Random {
@@ -43,7 +45,8 @@ impl Random {
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // The high bits are the random ones. The high half of a product is below the number multiplied by.
+        // The high bits are the random ones. The high half of a product is below the number
+        // multiplied by.
         ((u128::from(self.0) * u128::from(end)) >> 64) as u64
     }
 
@@ -57,8 +60,8 @@ impl Random {
     }
 }
 
-/// A key that is written over again and again, so that the keys themselves take no memory: `user:` and a number,
-/// filled up in front to its length.
+/// A key that is written over again and again, so that the keys themselves take no memory: `user:`
+/// and a number, filled up in front to its length.
 pub struct Name(String);
 
 impl Name {

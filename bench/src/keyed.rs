@@ -1,5 +1,5 @@
-//! Whole calls: clock, key, store and decision, beside governor's and leaky-bucket's, and beside what cannot be
-//! avoided (reading a clock, hashing a key, waiting for memory).
+//! Whole calls: clock, key, store and decision, beside governor's and leaky-bucket's, and beside
+//! what cannot be avoided (reading a clock, hashing a key, waiting for memory).
 
 use crate::input::{Random, ask, governor, limiter, read};
 use crate::measure::{Contender, Rounds, head, interleaved, nanos_each, row, verdict};
@@ -21,7 +21,8 @@ const CALLS: u64 = 200_000;
 const KEYS: u32 = 1_000_000;
 
 const BUCKET: &str = "token-bucket 1000000000/s";
-/// The other algorithms with a state of constant size. A `min-interval` cannot be so short that all calls are allowed.
+/// The other algorithms with a state of constant size. A `min-interval` cannot be so short that all
+/// calls are allowed.
 const CONSTANT: [&str; 5] = [
     "leaky-bucket 1000000000/s",
     "min-interval 1us",
@@ -102,7 +103,7 @@ fn print(rounds: &Rounds, rival: impl Fn(&str) -> &'static str) {
     }
 }
 
-/// What share of the calls was allowed: so that nobody takes a quick denial for a quick permission.
+/// The share of calls that were allowed, so that a quick denial is not mistaken for a quick check.
 fn print_allowed(limiters: &[(String, Limiter)]) {
     let shares = limiters.iter().filter_map(|(name, limiter)| {
         let stats = limiter.stats();
@@ -179,7 +180,8 @@ fn hot_governor<K: Clone + Eq + Hash + 'static>(name: &str, quota: Quota, key: K
     again(name, move || ask(&governor, black_box(&key)))
 }
 
-/// A million keys, all of them there beforehand. The limiters have their default settings, so they are full.
+/// A million keys, all of them there beforehand. The limiters have their default settings, so they
+/// are full.
 fn crowd(threads: u64, rounds: usize) -> Rounds {
     let names: Vec<String> = (0..KEYS).map(name).collect();
     let numbers: Vec<u64> = (0..KEYS).map(u64::from).collect();

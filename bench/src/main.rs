@@ -1,7 +1,8 @@
 //! Ours beside the rivals, interleaved in one run: `cargo run --release` in this folder.
 //!
-//! Each contender is measured in short rounds, one after another, and the rounds are repeated; what is printed is
-//! the median round, so that a noisy moment of the machine hits all alike and counts for none.
+//! Each contender is measured in short rounds, one after another, and the rounds are repeated; what
+//! is printed is the median round, so that a noisy moment of the machine hits all alike and counts
+//! for none.
 
 mod core_decision;
 mod flood;

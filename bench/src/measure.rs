@@ -48,7 +48,8 @@ impl Rounds {
         self.of(name).iter().zip(self.of(other)).map(|(more, less)| more - less).collect()
     }
 
-    /// How many times as long as a rival: the median of what it was in each round, as both then met the same machine.
+    /// How many times as long as a rival: the median of what it was in each round, as both then met
+    /// the same machine.
     pub fn ratio(&self, name: &str, rival: &str) -> f64 {
         median(self.of(name).iter().zip(self.of(rival)).map(|(ours, theirs)| ours / theirs).collect())
     }
@@ -70,7 +71,7 @@ pub fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// How long each of so many took, in nanoseconds.
+/// The time per repetition, in nanoseconds.
 pub fn nanos_each(count: u64, act: impl FnOnce()) -> f64 {
     let began = Instant::now();
     act();
@@ -83,7 +84,8 @@ pub fn each(time: Duration, count: u64) -> f64 {
 
 /// Processor time of the thread that asks.
 pub fn own_thread_cpu() -> Duration {
-    // The system brings the figure up to date when a thread steps back, and else only with its ticks of some milliseconds.
+    // The system brings the figure up to date when a thread steps back, and else only with its
+    // ticks of some milliseconds.
     std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split_ascii_whitespace().next().and_then(|nanos| nanos.parse().ok());
@@ -106,7 +108,8 @@ pub fn verdict(met: bool) -> String {
     if met { "met" } else { "not met" }.to_owned()
 }
 
-/// A figure of `/proc/self/status`, in bytes: `VmRSS` is the memory in use, `VmHWM` the most there ever was.
+/// A figure of `/proc/self/status`, in bytes: `VmRSS` is the memory in use, `VmHWM` the most there
+/// ever was.
 pub fn memory(figure: &str) -> f64 {
     let status =
         std::fs::read_to_string("/proc/self/status").expect("Linux tells a process about its memory");

@@ -1,5 +1,5 @@
-//! Memory a key, as the operating system counts it. Each case has a process of its own, as what one has freed the
-//! next would find lying about.
+//! Memory a key, as the operating system counts it. Each case has a process of its own, as what one
+//! has freed the next would find lying about.
 
 use crate::input::{Governor, Name, ask, governor, limiter};
 use crate::measure::{head, memory, row};

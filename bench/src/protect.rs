@@ -1,8 +1,9 @@
-//! What keeps one failure from becoming many, beside others: places and leases beside tokio's semaphore, layers beside tower's
-//! `ConcurrencyLimit`, breakers beside `recloser` and `failsafe`.
+//! What keeps one failure from becoming many, beside others: places and leases beside tokio's
+//! semaphore, layers beside tower's `ConcurrencyLimit`, breakers beside `recloser` and `failsafe`.
 //!
-//! Every figure is processor time of the threads that did the work: what else the machine does counts for little then. (Ours has one alarm
-//! a queue set with the timer's thread, which is not counted; tokio's timers are in the thread that is.)
+//! Every figure is processor time of the threads that did the work: what else the machine does
+//! counts for little then. (Ours has one alarm a queue set with the timer's thread, which is not
+//! counted; tokio's timers are in the thread that is.)
 
 mod breaker;
 mod keyed;
@@ -26,7 +27,8 @@ pub fn run(rounds: usize) {
     breaker::run(rounds);
 }
 
-/// Every contender beside the best of the rivals; those that are neither ours nor rivals are there to be seen.
+/// Every contender beside the best of the rivals; those that are neither ours nor rivals are there
+/// to be seen.
 fn table(what: &str, figures: &Rounds, ours: &[&str], rivals: &[&str]) {
     let best = rivals.iter().copied().min_by(|a, b| figures.median(a).total_cmp(&figures.median(b)));
     let best = best.expect("there is a rival");
@@ -49,14 +51,14 @@ fn overheads(figures: &Rounds, without: &str, names: &[&str], rival: &str) {
     println!("More than {without} (and of {rival}): {}\n", told.join(", "));
 }
 
-/// Processor time of each of so many.
+/// The processor time per repetition.
 fn cpu_nanos(count: u64, act: impl FnOnce()) -> f64 {
     let began = own_thread_cpu();
     act();
     each(own_thread_cpu() - began, count)
 }
 
-/// The same of two threads at once that do so many each.
+/// The processor time per repetition, with two threads at once.
 fn cpu_nanos_of_two(count: u64, act: impl Fn() + Sync) -> f64 {
     let (barrier, act) = (Barrier::new(2), &act);
     let timed = || {

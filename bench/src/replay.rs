@@ -43,7 +43,8 @@ pub fn run(rounds: usize) {
     for _ in 0..rounds {
         for (limits, row) in LIMITS.iter().zip(&mut figures) {
             for (trace, rates) in traces.iter().zip(row) {
-                // Once for nothing: what a run before left to the allocator to clean up is no part of this one.
+                // Once for nothing: what a run before left to the allocator to clean up is no part
+                // of this one.
                 seconds(limits, &traces[0]);
                 rates.push(ROWS as f64 / seconds(limits, trace) / 1e6);
             }

@@ -1,5 +1,5 @@
-//! The server beside its rivals, over loopback. Everything here is bounded in count and time, and every process
-//! that it starts is stopped with it.
+//! The server beside its rivals, over loopback. Everything here is bounded in count and time, and
+//! every process that it starts is stopped with it.
 
 pub mod client;
 mod contenders;

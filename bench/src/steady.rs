@@ -1,7 +1,7 @@
 //! The slowest calls: ten million keys that come and go, each call timed by itself.
 //!
-//! governor's map grows as keys come, and moves all keys of a shard when it does; ours never moves any. So both are
-//! timed while they fill, and then while one call in ten is of a new key.
+//! governor's map grows as keys come, and moves all keys of a shard when it does; ours never moves
+//! any. So both are timed while they fill, and then while one call in ten is of a new key.
 
 use crate::histogram::Histogram;
 use crate::input::{Name, Random, ask, governor, limiter, read};
@@ -16,8 +16,8 @@ const TURN: u64 = 100_000;
 /// A key recovers within a tenth of a second, so that there is always one that can make room.
 const LIMIT: &str = "token-bucket 10/s burst=10";
 
-/// Times calls with the processor's tick counter. Nothing is subtracted: the row of the clock alone says what the
-/// timing itself takes, and what the machine holds up.
+/// Times calls with the processor's tick counter. Nothing is subtracted: the row of the clock alone
+/// says what the timing itself takes, and what the machine holds up.
 struct Stopwatch {
     clock: quanta::Clock,
     times: Histogram,
@@ -40,8 +40,9 @@ impl Stopwatch {
 /// Chooses keys: new ones in a row, or one call in ten a new one and the rest of known ones.
 struct Traffic {
     random: Random,
-    /// A new key takes the place of a random one, which from then on is no longer called. The store may have let go
-    /// another one instead; a call of that one, some 1 in 20, is one of a new key to it.
+    /// A new key takes the place of a random one, which from then on is no longer called. The store
+    /// may have let go another one instead; a call of that one, some 1 in 20, is one of a new key
+    /// to it.
     known: Vec<u32>,
     next: u32,
 }

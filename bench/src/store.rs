@@ -1,4 +1,5 @@
-//! Our scripts beside the scripts people use, on one redis-server, and the way to them through our server.
+//! Our scripts beside the scripts people use, on one redis-server, and the way to them through our
+//! server.
 
 mod contests;
 mod cpu;
@@ -31,10 +32,11 @@ Without WHAT: all three.
 redis-server has to be installed. The rivals' scripts are in bench/lua. BENCH_SHOW_LOGS=1 shows what the servers say.
 ";
 
-/// Resident keys, unless said: enough that they are not all in the processor's caches.
+/// Resident keys by default: too many for the processor's caches.
 const KEYS: u64 = 100_000;
 
-/// Many short rounds: what is compared runs closer together, and one bad moment of the machine spoils one of many.
+/// Many short rounds: what is compared runs closer together, and one bad moment of the machine
+/// spoils one of many.
 const ROUNDS: usize = 15;
 const SECONDS: f64 = 0.4;
 

@@ -1,7 +1,8 @@
-//! The layer in front of an axum router, beside tower_governor's: requests made in this process, without sockets, so that what
-//! is measured is the router, the layer and nothing else.
+//! The layer in front of an axum router, beside tower_governor's: requests made in this process,
+//! without sockets, so that what is measured is the router, the layer and nothing else.
 //!
-//! What counts is the overhead: what a request takes more than without a layer. Both layers limit by the peer's address.
+//! What counts is the overhead: what a request takes more than without a layer. Both layers limit
+//! by the peer's address.
 
 use crate::input::Random;
 use crate::measure::{Contender, Rounds, head, interleaved, median, own_thread_cpu, row, verdict};
@@ -74,8 +75,8 @@ fn rival(name: &str) -> &'static str {
     }
 }
 
-/// The overhead of one as a share of the other's: of their medians, as the difference of two figures of one round is noise for the
-/// most part.
+/// The overhead of one as a share of the other's: of their medians, as the difference of two
+/// figures of one round is noise for the most part.
 fn overhead(figures: &Rounds, name: &str, rival: &str) -> f64 {
     median(figures.beyond(name, NONE)) / median(figures.beyond(rival, NONE))
 }
@@ -125,8 +126,8 @@ fn contenders(addresses: &[Ipv4Addr]) -> Vec<Contender<'_>> {
     ]
 }
 
-/// All but the first request of each address are denied. There are fewer of them, as tower_governor takes its time for a denial:
-/// it calibrates a clock for each.
+/// All but the first request of each address are denied. There are fewer of them, as tower_governor
+/// takes its time for a denial: it calibrates a clock for each.
 fn denied<'a>(name: &str, mut app: Router, addresses: &'a [Ipv4Addr]) -> Contender<'a> {
     let addresses = &addresses[..DENIED];
     requests(&mut app, addresses, None);

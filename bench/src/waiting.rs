@@ -1,8 +1,10 @@
-//! Waiting for a turn: ours beside `leaky-bucket`, whose waiters are fair too, and tokio's semaphore.
+//! Waiting for a turn: ours beside `leaky-bucket`, whose waiters are fair too, and tokio's
+//! semaphore.
 //!
-//! At once: nobody has to wait, and the call is paid for. A semaphore's permits are taken for good, as a rate limiter's are.
-//! In line: tasks that all want the same key wait until their turn comes, 100 in each millisecond. Time is paused and jumps
-//! from turn to turn, so that what is measured is work and nothing else, in one thread.
+//! At once: no call has to wait, and the call is charged. A semaphore's permits are taken for good,
+//! as a rate limiter's are. In line: tasks that all want the same key wait until their turn comes,
+//! 100 in each millisecond. Time is paused and jumps from turn to turn, so that what is measured is
+//! work and nothing else, in one thread.
 
 use crate::measure::{Contender, Rounds, each, head, interleaved, memory, nanos_each, row, verdict};
 use leaky_bucket::RateLimiter;
@@ -201,7 +203,7 @@ fn semaphore(waiters: u64) -> f64 {
 
 /// What more and more who wait under one key take.
 fn grows() {
-    println!("Those who wait under one key, without tasks of their own:\n");
+    println!("Waiters under one key, without tasks of their own:\n");
     head([
         "wait",
         "join, ns each",

@@ -5,8 +5,8 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// Each order is a thread's. The figure is the time that a call took its thread, in nanoseconds: from when the first
-/// thread began until the last was done.
+/// Each order is a thread's. The figure is the time that a call took its thread, in nanoseconds:
+/// from when the first thread began until the last was done.
 pub fn walk<K: Sync, R>(keys: &[K], orders: &[Vec<u32>], call: impl Fn(&K) -> R + Sync) -> f64 {
     let visit = |order: &[u32]| {
         let began = Instant::now();

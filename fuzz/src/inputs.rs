@@ -1,4 +1,5 @@
-//! What must hold for any input. The fuzzer calls these, and a test of `sluicegate-sim` replays the corpus with them.
+//! What must hold for any input. The fuzzer calls these, and a test of `sluicegate-sim` replays the
+//! corpus with them.
 
 #![allow(dead_code, reason = "each fuzz target uses one of them")]
 
@@ -17,9 +18,21 @@ use sluicegate_sim::{Replay, Traffic};
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-/// Any bytes as a limit: it is refused in one printable line, or it prints as a limit that is equal to it and decides.
+/// Any bytes as a limit and as a list: each is rejected in one printable line, or prints as a limit
+/// that is equal to it and decides.
 pub(crate) fn limit(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
+    match Limit::parse_list(&text) {
+        Err(error) => {
+            is_one_line(&error.to_string());
+            let word = error.position().map(|position| text.get(position).is_some());
+            assert_ne!(word, Some(false), "the position of {error} is outside the text");
+        }
+        Ok(limits) => {
+            let printed = Limit::list_text(&limits);
+            assert_eq!(Limit::parse_list(&printed).as_ref(), Ok(&limits), "{text} printed as {printed}");
+        }
+    }
     match text.parse::<Limit>() {
         Err(error) => is_one_line(&error.to_string()),
         Ok(limit) => {
@@ -49,9 +62,10 @@ fn decides(limit: &Limit) {
     }
 }
 
-/// The same for one that gives leases: never more are out than it says, and what is released is free again.
+/// The same for one that gives leases: never more are out than it says, and what is released is
+/// free again.
 fn leases(limit: &Limit) {
-    let concurrency = limit.concurrency().expect("what decides no checks gives leases");
+    let concurrency = limit.as_concurrency().expect("what decides no checks gives leases");
     let (count, mut leases) = (concurrency.count(), Leases::default());
     for cost in [0, 1, count, count.saturating_add(1), u32::MAX] {
         for at in [0, 1, 999_999, 1_794_398_400_000_000, 5, u64::MAX, 249_999_999_999_999_999] {
@@ -64,8 +78,8 @@ fn leases(limit: &Limit) {
     }
 }
 
-/// Any bytes as what a guard is made of, and as what is simulated with one: each is refused in one printable line, or prints as one that is
-/// equal to it.
+/// Any bytes as what a guard is made of, and as what is simulated with one: each is refused in one
+/// printable line, or prints as one that is equal to it.
 pub(crate) fn guard(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     reads_as_printed::<BreakerConfig>(&text);
@@ -95,8 +109,8 @@ fn reads_as_printed<T: FromStr<Err: Display> + Display + PartialEq + Debug>(text
     }
 }
 
-/// Any bytes as limits (the first line, separated by `;`) and a trace: a decision for each call up to the first bad
-/// row, which is refused in one printable line.
+/// Any bytes as limits (the first line, separated by `;`) and a trace: a decision for each call up
+/// to the first bad row, which is refused in one printable line.
 pub(crate) fn trace(data: &[u8]) {
     let cut = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
     let (limits, trace) = data.split_at(cut);
@@ -128,8 +142,9 @@ pub(crate) fn trace(data: &[u8]) {
     }
 }
 
-/// Any bytes as what to read (the first line: key, time and cost, separated by `;`) and a log, or a trace: in every
-/// format each line is a call or broken, and what is broken is said in one printable line.
+/// Any bytes as what to read (the first line: key, time and cost, separated by `;`) and a log, or a
+/// trace: in every format each line is a call or broken, and what is broken is said in one
+/// printable line.
 pub(crate) fn log(data: &[u8]) {
     let cut = data.iter().position(|&byte| byte == b'\n').unwrap_or(data.len());
     let (asked, log) = data.split_at(cut);

@@ -1,4 +1,5 @@
-//! The fuzz targets without the fuzzer: tests replay the corpus, and inputs made from it, with this.
+//! The fuzz targets without the fuzzer: tests replay the corpus, and inputs made from it, with
+//! this.
 
 use std::path::Path;
 

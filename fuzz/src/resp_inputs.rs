@@ -1,13 +1,14 @@
-//! What must hold for any bytes that a RESP client sends. The fuzzer calls this, and a test of `sluicegate-server` replays
-//! the corpus with it.
+//! What must hold for any bytes that a RESP client sends. The fuzzer calls this, and a test of
+//! `sluicegate-server` replays the corpus with it.
 
 use sluicegate_server::resp::codec::{Bounds, Parser, ProtocolError};
 
 /// Commands, why they ended, and how many bytes are left of one that is not complete.
 type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>, usize);
 
-/// The first byte says how the rest is cut into pieces. However it is cut it is the same commands, within bounds; the
-/// parser holds no more memory than a multiple of what has arrived; and commands written as arrays are read as they were.
+/// The first byte says how the rest is cut into pieces. However it is cut it is the same commands,
+/// within bounds; the parser holds no more memory than a multiple of what has arrived; and commands
+/// written as arrays are read as they were.
 pub(crate) fn resp(data: &[u8]) {
     let Some((seed, bytes)) = data.split_first() else { return };
     for bounds in [
@@ -28,7 +29,7 @@ pub(crate) fn resp(data: &[u8]) {
     }
 }
 
-/// Reads bytes that come in pieces of these sizes, and at most so many commands at once.
+/// Reads bytes that come in pieces of these sizes, and at most this many commands at once.
 fn read(bytes: &[u8], sizes: &mut dyn Iterator<Item = usize>, most: usize, bounds: &Bounds) -> Read {
     let (mut parser, mut buffer, mut commands) = (Parser::default(), Vec::new(), Vec::new());
     let (mut rest, mut arrived) = (bytes, 0);

@@ -1,48 +1,60 @@
 //! Everything that has to be clean before a change lands, in the order in which it fails fastest.
 
+mod published;
+
 use crate::{examples, root, tools};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-const STEPS: [(&str, &[&str]); 6] = [
+/// A name, and the arguments of cargo.
+type Step = (&'static str, &'static [&'static str]);
+
+const LINTS: [Step; 2] = [
     ("formatting", &["fmt", "--all", "--check"]),
     ("lints", &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"]),
-    // The tests of this crate turn its features on, so that nothing else compiles it without them.
-    (
-        "tower without features",
-        &["check", "--locked", "--package", "sluicegate-tower", "--no-default-features"],
-    ),
+];
+
+const TESTS: [Step; 3] = [
     ("documentation", &["doc", "--workspace", "--no-deps", "--locked"]),
     ("tests", &["test", "--workspace", "--locked"]),
-    // A workspace of its own, which a change must not leave behind. (What the fuzz targets do is in the tests.)
+    // A workspace of its own, which a change must not leave behind. (What the fuzz targets do is in
+    // the tests.)
     ("benchmarks", &["check", "--locked", "--manifest-path", "bench/Cargo.toml"]),
 ];
 
 pub(crate) fn run() -> Result<(), String> {
     tools::install().map_err(|problem| format!("tools: {problem}"))?;
     let valkey = tools::valkey();
-    let mut total = Tests::default();
-    for (name, arguments) in STEPS {
-        println!("==> {name}: cargo {}", arguments.join(" "));
-        let began = Instant::now();
-        let tests = cargo(arguments, valkey.as_deref()).map_err(|problem| format!("{name}: {problem}"))?;
-        println!("==> {name}: ok in {:.0} s", began.elapsed().as_secs_f64());
-        total.passed += tests.passed;
-        total.failed += tests.failed;
-    }
+    let mut total = steps(&LINTS, valkey.as_deref())?;
+    println!("==> features: each published crate with each choice of its features");
+    let began = Instant::now();
+    published::lint().map_err(|problem| format!("features: {problem}"))?;
+    println!("==> features: ok in {:.0} s", began.elapsed().as_secs_f64());
+    total.add(&steps(&TESTS, valkey.as_deref())?);
     println!("==> examples: cargo run --example for each");
     total.passed += examples::run().map_err(|problem| format!("examples: {problem}"))?;
-    let tests = loom()?;
-    total.passed += tests.passed;
-    total.failed += tests.failed;
+    total.add(&loom()?);
     println!("total: {} passed, {} failed", total.passed, total.failed);
     Ok(())
 }
 
-/// The synchronisation of the store, of leases, breakers and bulkheads under a model checker, in every order in which
-/// threads can meet. The locks are replaced when it is compiled, so it has a target folder of its own.
+fn steps(steps: &[Step], valkey: Option<&Path>) -> Result<Tests, String> {
+    let mut total = Tests::default();
+    for (name, arguments) in steps {
+        println!("==> {name}: cargo {}", arguments.join(" "));
+        let began = Instant::now();
+        let tests = cargo(arguments, valkey).map_err(|problem| format!("{name}: {problem}"))?;
+        println!("==> {name}: ok in {:.0} s", began.elapsed().as_secs_f64());
+        total.add(&tests);
+    }
+    Ok(total)
+}
+
+/// The synchronisation of the store, of leases, breakers and bulkheads under a model checker, in
+/// every order in which threads can meet. The locks are replaced when it is compiled, so it has a
+/// target folder of its own.
 pub(crate) fn loom() -> Result<Tests, String> {
     const ARGUMENTS: &str = "test --locked --package sluicegate --package sluicegate-guard --test loom \
                              --target-dir=target/loom";
@@ -69,8 +81,8 @@ pub(crate) struct Tests {
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(root()).env("RUSTDOCFLAGS", "--deny warnings");
-    // Cargo told us about our own package. Build scripts that look at it would run again, and what rests on them be built
-    // again, whenever a chore follows a plain `cargo test`.
+    // Cargo told us about our own package. Build scripts that look at it would run again, and what
+    // rests on them be built again, whenever a chore follows a plain `cargo test`.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -104,6 +116,11 @@ fn run_counting(mut command: Command) -> Result<Tests, String> {
 }
 
 impl Tests {
+    fn add(&mut self, others: &Tests) {
+        self.passed += others.passed;
+        self.failed += others.failed;
+    }
+
     /// Adds up `test result: ok. 5 passed; 0 failed; ...`.
     fn count(&mut self, line: &str) {
         let Some(result) = line.strip_prefix("test result: ") else { return };

@@ -1,4 +1,5 @@
-//! Every example of the libraries: short enough to be read at a glance, and run, as each asserts what it shows.
+//! Every example of the libraries: short enough to be read at a glance, and run, as each asserts
+//! what it shows.
 
 use crate::{ci, root};
 use std::fs;
@@ -21,7 +22,8 @@ fn run_those_of(package: &str) -> Result<u64, String> {
     for file in files {
         let path = file.map_err(|error| format!("{}: {error}", folder.display()))?.path();
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        // An example that needs a stage to play on has a folder: what is to be read is its `main.rs`.
+        // An example that needs a stage to play on has a folder: what is to be read is its
+        // `main.rs`.
         let to_read = if path.is_dir() { path.join("main.rs") } else { path };
         let lines = fs::read_to_string(&to_read).map_err(|error| format!("{name}: {error}"))?.lines().count();
         if lines >= LINES_MAX {

@@ -18,8 +18,8 @@ cargo xtask tidy      words and widths: docs/glossary.md, checked; `ci` includes
 cargo xtask loom      locks and lock-free code under a model checker, which `ci` includes
 cargo xtask stress    the tests of servers, sockets and timers, 10 times on a busy machine; `stress 50` is 50 times
 cargo xtask bench     ours beside the rivals, interleaved; `cargo xtask bench --help` lists the tables
-cargo xtask plots     draw the pictures of the documentation anew
-cargo xtask vectors   write the conformance vectors anew from the model's answers";
+cargo xtask plots     redraw the pictures of the documentation
+cargo xtask vectors   rewrite the conformance vectors from the model's answers";
 
 fn main() -> ExitCode {
     let chore = std::env::args().nth(1);

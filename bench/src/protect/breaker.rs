@@ -1,7 +1,8 @@
 //! A call through a breaker that lets it pass, and one that it denies.
 //!
-//! The same work: `recloser` has a window of calls, `failsafe` one of time (with a moving average in place of exact counts). Denials of
-//! `failsafe` are those of any of its policies; one that opens at the first failure spares it ten seconds of failing.
+//! The same work: `recloser` has a window of calls, `failsafe` one of time (with a moving average
+//! in place of exact counts). Denials of `failsafe` are those of any of its policies; one that
+//! opens at the first failure spares it ten seconds of failing.
 
 use super::{cpu_nanos, cpu_nanos_of_two, table};
 use crate::measure::{Contender, interleaved};

@@ -1,8 +1,10 @@
-//! A lease of a key taken and given back at once, beside what people write by hand: a map of tokio's semaphores under a lock.
+//! A lease of a key taken and given back at once, beside what people write by hand: a map of
+//! tokio's semaphores under a lock.
 //!
-//! Two ways to write that: a key's semaphore stays for ever, so that memory grows with every key there ever was; or it is taken
-//! out with its last permit, which takes the lock a second time. Ours keeps nothing of a key that has no lease: so it is the second that
-//! does the same work. Neither of them knows a ttl.
+//! Two ways to write that: a key's semaphore stays for ever, so that memory grows with every key
+//! there ever was; or it is taken out with its last permit, which takes the lock a second time.
+//! Ours keeps nothing of a key that has no lease: so it is the second that does the same work.
+//! Neither of them knows a ttl.
 
 use super::{cpu_nanos, table};
 use crate::input::Random;

@@ -1,9 +1,10 @@
-//! Requests through a layer with places, beside tower's own `ConcurrencyLimit`, in front of a service that answers at once: what is
-//! measured is the layer and little else.
+//! Requests through a layer with places, beside tower's own `ConcurrencyLimit`, in front of a
+//! service that answers at once: what is measured is the layer and little else.
 //!
-//! The same work: one number of places for all requests, held until the response is there, for any service. `BulkheadLayer` does that.
-//! `GuardLayer` and `ConcurrencyLayer` are there to be seen: they are for HTTP, judge and answer; the latter finds the places of its
-//! key, here of `everyone()`.
+//! The same work: one number of places for all requests, held until the response is there, for any
+//! service. `BulkheadLayer` does that. `GuardLayer` and `ConcurrencyLayer` are there to be seen:
+//! they are for HTTP, judge and answer; the latter finds the places of its key, here of
+//! `everyone()`.
 
 use super::line::{PLACES, TASKS, timed};
 use super::{cpu_nanos, overheads, table};

@@ -13,7 +13,7 @@ pub(super) const TASKS: u64 = 10_000;
 pub(super) const PLACES: usize = 10;
 
 const ALONE: &str = "tasks that wait for nothing";
-const BULKHEAD: &str = "`Bulkhead::acquire`, for a minute at the most";
+const BULKHEAD: &str = "`Bulkhead::acquire`, for at most a minute";
 const SEMAPHORE: &str = "`Semaphore::acquire` of one key";
 const SEMAPHORE_TTL: &str = "`Semaphore::acquire` of one key, with ttl";
 const SEMAPHORE_WITHIN: &str = "`Semaphore::acquire_within` of one key, a minute";

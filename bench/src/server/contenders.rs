@@ -1,4 +1,5 @@
-//! Who is measured: servers that run side by side, each filled with the same keys, and what each is asked.
+//! Who is measured: servers that run side by side, each filled with the same keys, and what each is
+//! asked.
 
 use super::Outcome;
 use super::client::{Client, Reply};
@@ -87,7 +88,8 @@ fn contender(
     }
     let connections = options.connections.unwrap_or(50);
     let mut load = Load::connect(address, connections).map_err(|problem| broken(&problem))?;
-    // Filled with a hundred units a key where the command takes a cost, so that no key recovers during the run.
+    // Filled with a hundred units a key where the command takes a cost, so that no key recovers
+    // during the run.
     let filler: Option<Vec<&str>> = match name {
         OURS | REDIS_CELL => Some(throttle(&["100"])),
         OURS_BY_RULE => Some(by_rule(&["COST", "100"])),

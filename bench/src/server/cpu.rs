@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const PIPELINES: [usize; 3] = [1, 16, 64];
 
-/// Where we want to be: at which pipeline, ours of what, at the most.
+/// Where we want to be: the pipeline, ours, the rival, and the highest ratio.
 const BARS: [(usize, &str, f64); 3] = [(0, FLOOR, 1.2), (1, REDIS_CELL, 0.15), (2, REDIS_CELL, 0.12)];
 
 /// One measurement.
@@ -48,7 +48,8 @@ pub fn run(options: &Options) -> Outcome<()> {
 
 fn measure(contender: &mut Contender, pipeline: usize, seconds: f64) -> Outcome<Figure> {
     let own = std::process::id();
-    // Both figures are read while nothing is under way, so no thread is in the middle of a time slice.
+    // Both figures are read while nothing is under way, so no thread is in the middle of a time
+    // slice.
     let (server, generator) = (contender.process().cpu(), cpu_of(own));
     let until = Until::Passed(Duration::from_secs_f64(seconds));
     let tally = contender.load.run(&mut contender.requests, pipeline, until);

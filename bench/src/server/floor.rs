@@ -1,5 +1,6 @@
-//! The floor: a server in one thread that finds out where each command ends and answers all of them alike. What takes longer
-//! than this is the work of the limiter; what this takes is the kernel's, and reading RESP.
+//! The floor: a server in one thread that finds out where each command ends and answers all of them
+//! alike. What takes longer than this is the work of the limiter; what this takes is the kernel's,
+//! and reading RESP.
 
 use super::Outcome;
 use super::process::{Process, free_address};

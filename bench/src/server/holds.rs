@@ -1,4 +1,5 @@
-//! What the server has to hold: many connections, a flood of new keys, and clients that mean no good.
+//! What the server has to hold: many connections, a flood of new keys, and clients that mean no
+//! good.
 //!
 //! redis-server stands beside ours where that says something; its limits are its defaults.
 
@@ -56,7 +57,7 @@ fn all(options: &Options) -> Outcome<Vec<Tried>> {
     Ok(all)
 }
 
-/// Ours as it comes, with two threads and as many keys at the most as the options say.
+/// Ours with default settings, two threads, and at most as many keys as the options say.
 fn ours(options: &Options) -> Outcome<Option<Ours>> {
     options.sluice.as_deref().map(|program| ours::start(options, program, 2, options.keys, None)).transpose()
 }

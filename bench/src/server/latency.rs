@@ -1,5 +1,6 @@
-//! Latency at half the peak, in an open loop: commands go out when the clock says so, whatever has been answered, and the
-//! time counts from the moment a command should have gone out. So a server that stalls is charged for all who wait.
+//! Latency at half the peak, in an open loop: commands go out when the clock says so, whatever has
+//! been answered, and the time counts from the moment a command should have gone out. So a server
+//! that stalls is charged for all who wait.
 
 use super::Outcome;
 use super::contenders::{self, Contender};
@@ -51,7 +52,7 @@ pub fn run(options: &Options) -> Outcome<()> {
     Ok(())
 }
 
-/// So many commands a second, one connection after another, evenly.
+/// A fixed number of commands per second, spread evenly over the connections.
 pub fn open_loop(
     load: &mut Load,
     requests: &mut dyn Requests,
@@ -79,7 +80,8 @@ pub fn open_loop(
             connections[place].send(requests, 1).map_err(|error| error.to_string())?;
             sent += 1;
         }
-        // The core is the load's own, so it looks again at once instead of sleeping past the next moment.
+        // The core is the load's own, so it looks again at once instead of sleeping past the next
+        // moment.
         poll.poll(events, Some(Duration::ZERO)).map_err(|error| error.to_string())?;
         if !events.is_empty() {
             last = now;
@@ -94,7 +96,7 @@ pub fn open_loop(
             while seen[place] < connections[place].replies.complete {
                 seen[place] += 1;
                 answered += 1;
-                let due = waiting[place].pop_front().ok_or("a reply that nobody asked for")?;
+                let due = waiting[place].pop_front().ok_or("a reply without a command")?;
                 histogram.note((now - due).as_nanos() as u64);
             }
         }

@@ -1,5 +1,6 @@
-//! The load generator: one thread, many connections, a closed loop. Each connection sends as many commands as the
-//! pipeline is deep, in one write, and sends the next ones when all of those have been answered.
+//! The load generator: one thread, many connections, a closed loop. Each connection sends as many
+//! commands as the pipeline is deep, in one write, and sends the next ones when all of those have
+//! been answered.
 
 use super::Outcome;
 use super::replies::Replies;
@@ -28,7 +29,7 @@ pub enum Until {
     Passed(Duration),
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Copy, Default)]
 pub struct Tally {
     pub replies: u64,
@@ -136,7 +137,7 @@ impl Connection {
         Ok(Connection { stream, replies: Replies::default(), awaited: 0, out: Vec::new(), written: 0 })
     }
 
-    /// Sends so many commands. Whether that was any.
+    /// Sends this many commands. Returns `true` if it sent any.
     pub fn send(&mut self, requests: &mut dyn Requests, count: usize) -> io::Result<bool> {
         if count == 0 {
             return Ok(false);

@@ -108,7 +108,8 @@ impl Options {
         Ok(options)
     }
 
-    /// Builds our server, unless one was named or only the rivals are wanted. To be called before anything is pinned.
+    /// Builds our server, unless one was named or only the rivals are wanted. To be called before
+    /// anything is pinned.
     pub fn build(&mut self) -> Outcome<()> {
         if self.without_ours || self.sluice.is_some() {
             return Ok(());

@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The rule that is measured; as a limit of CL.THROTTLE it is [`THROTTLE`]. A unit comes back each 86.4 s, so a key
-/// that has used a hundred stays resident for hours, and 10,001 are never used up.
+/// The rule that is measured; as a limit of CL.THROTTLE it is [`THROTTLE`]. A unit comes back each
+/// 86.4 s, so a key that has used a hundred stays resident for hours, and 10,001 are never used up.
 pub const RULE: &str = "token-bucket 1000/day burst=10001";
 pub const THROTTLE: [&str; 3] = ["10000", "1000", "86400"];
 
@@ -40,7 +40,8 @@ pub fn start(
     start_with(options, program, threads, core, &format!("[memory]\nmax_keys = {max_keys}\n\n"))
 }
 
-/// The same with its keys in a store at an address. The deadline is far off, as a full pipeline waits for itself.
+/// The same with its keys in a store at an address. The deadline is far off, as a full pipeline
+/// waits for itself.
 pub fn start_on_store(
     options: &Options,
     program: &Path,

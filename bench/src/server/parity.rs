@@ -2,8 +2,9 @@
 //!
 //! It takes a redis-cell that rounds times up and refuses a rate of zero, as all since 0.3 do.
 //!
-//! Times are real: calls wait where a case says so, and each row has the milliseconds since the case's first call. All waits
-//! keep well away from the moments at which an answer changes, so that a millisecond more or less makes no difference.
+//! Times are real: calls wait where a case says so, and each row has the milliseconds since the
+//! case's first call. All waits keep well away from the moments at which an answer changes, so that
+//! a millisecond more or less makes no difference.
 
 use super::Outcome;
 use super::client::{Client, Reply};
@@ -12,7 +13,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Waits so many milliseconds since the case's first call, then calls with these words after the key.
+/// Waits this many milliseconds after the case's first call, then calls with these words after the
+/// key.
 type Step = (u64, &'static str);
 
 const CASES: &[(&str, &[Step])] = &[

@@ -1,4 +1,5 @@
-//! Server processes: started on a free port of loopback, measured through `/proc`, and stopped whatever happens.
+//! Server processes: started on a free port of loopback, measured through `/proc`, and stopped
+//! whatever happens.
 
 use super::Outcome;
 use std::fs;
@@ -17,7 +18,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program with arguments and waits until it accepts connections. On one core of its own, if one is given.
+    /// Starts a program with arguments and waits until it accepts connections. On one core of its
+    /// own, if one is given.
     pub fn start(
         name: &str,
         arguments: &[String],
@@ -57,7 +59,8 @@ impl Process {
         kilobytes.unwrap_or(f64::NAN) * 1024.0
     }
 
-    /// Whether it still runs: a server that an attack has ended must not look like one that kept still.
+    /// Whether it still runs: a server that an attack has ended must not look like one that kept
+    /// still.
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -87,14 +90,15 @@ impl Drop for Process {
     }
 }
 
-/// A port of loopback that nobody listens on just now.
+/// A loopback port without a listener.
 pub fn free_address() -> SocketAddr {
     let listener =
         TcpListener::bind(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
     listener.local_addr().expect("a bound socket has an address")
 }
 
-/// Processor time of a process: nanoseconds by its threads' `schedstat`, or else clock ticks by `stat`.
+/// Processor time of a process: nanoseconds by its threads' `schedstat`, or else clock ticks by
+/// `stat`.
 pub fn cpu_of(process: u32) -> Duration {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let nanos: Option<u64> = threads
@@ -126,13 +130,14 @@ pub fn keep_to_core(core: usize) -> Outcome<()> {
 
 /// Lets this process, and the threads it starts from now on, run anywhere.
 pub fn run_anywhere() -> Outcome<()> {
-    // Not the standard library's count, which leaves out the cores that this process was kept from before.
+    // Not the standard library's count, which leaves out the cores that this process was kept from
+    // before.
     let cores = fs::read_to_string("/sys/devices/system/cpu/online").map_err(|error| error.to_string())?;
     change_self(Command::new("taskset").args(["-a", "-c", "-p", cores.trim()]))
 }
 
-/// Lets this process, and the servers it starts from now on, open that many files: within what the system allows, or else
-/// by asking it to allow more.
+/// Lets this process, and the servers it starts from now on, open that many files: within what the
+/// system allows, or else by asking it to allow more.
 pub fn open_files(most: usize) -> Outcome<()> {
     let limited = |limit: String| change_self(Command::new("prlimit").arg(limit).arg("--pid"));
     limited(format!("--nofile={most}:")).or_else(|_| limited(format!("--nofile={most}:{most}")))

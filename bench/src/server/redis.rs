@@ -1,7 +1,8 @@
 //! The rivals: redis-server by itself, and with redis-cell loaded.
 //!
-//! redis-cell is taken from the file that `REDIS_CELL_SO` names, or else the newest version published as a crate is built
-//! once into the benchmark's target folder. The crate's newest is 0.2.2; later versions are in its repository only.
+//! redis-cell is taken from the file that `REDIS_CELL_SO` names, or else the newest version
+//! published as a crate is built once into the benchmark's target folder. The crate's newest is
+//! 0.2.2; later versions are in its repository only.
 
 use super::Outcome;
 use super::process::{Process, free_address};
@@ -39,7 +40,8 @@ impl RedisCell {
     }
 }
 
-/// Fetches the published crate by way of a package that names it, and builds it as a library that a C program can load.
+/// Fetches the published crate by way of a package that names it, and builds it as a library that a
+/// C program can load.
 fn build(folder: &Path) -> Outcome<()> {
     let told = |error: std::io::Error| error.to_string();
     fs::create_dir_all(folder.join("src")).map_err(told)?;
@@ -59,7 +61,8 @@ fn build(folder: &Path) -> Outcome<()> {
         }
     };
     cargo(&["vendor", "vendor"])?;
-    // It lies inside the workspace of the benchmarks, which does not know it, and so has to be one of its own.
+    // It lies inside the workspace of the benchmarks, which does not know it, and so has to be one
+    // of its own.
     let crate_manifest = folder.join("vendor/redis-cell/Cargo.toml");
     let of_crate = fs::read_to_string(&crate_manifest).map_err(told)?;
     fs::write(&crate_manifest, of_crate + "\n[workspace]\n").map_err(told)?;

@@ -1,5 +1,5 @@
-//! Counts replies in a stream of bytes, and refuses what is not one. It keeps no bytes: between two reads it
-//! remembers only where it is, so that the generator stays light.
+//! Counts replies in a stream of bytes, and refuses what is not one. It keeps no bytes: between two
+//! reads it remembers only where it is, so that the generator stays light.
 
 /// Arrays within arrays that a script may answer with, and more than any does.
 const DEPTH_MAX: usize = 4;
@@ -11,7 +11,8 @@ pub struct Replies {
     pub complete: u64,
     /// Of them, errors.
     pub errors: u64,
-    /// Of the arrays, those whose first number is 1: `limited` of CL.THROTTLE, `allowed` of RL.CHECK.
+    /// Of the arrays, those whose first number is 1: `limited` of CL.THROTTLE, `allowed` of
+    /// RL.CHECK.
     pub ones: u64,
     /// Items that the arrays under way still lack, the outermost first.
     open: Vec<u64>,
@@ -84,7 +85,8 @@ impl Replies {
         Ok(())
     }
 
-    /// An item has ended, and with it the arrays whose last one it was. It is a reply unless it is in an array that lacks more.
+    /// An item has ended, and with it the arrays whose last one it was. It is a reply unless it is
+    /// in an array that lacks more.
     fn item(&mut self) {
         self.first = false;
         while let Some(lacking) = self.open.last_mut() {

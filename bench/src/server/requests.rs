@@ -10,11 +10,12 @@ pub const KEY: &str = "????????????????????";
 
 /// Gives commands to send.
 pub trait Requests {
-    /// Appends so many commands.
+    /// Appends this many commands.
     fn next(&mut self, count: usize, into: &mut Vec<u8>);
 }
 
-/// Stands for an identifier of the call in the words of a [`Template`]: as long as a UUID, and other each time.
+/// Stands for an identifier of the call in the words of a [`Template`]: as long as a UUID, and
+/// other each time.
 pub const CALL_ID: &str = "????????-????-????-????-????????????";
 
 /// A command in which only the key changes, and the call's identifier if it has one.
@@ -47,7 +48,8 @@ impl Template {
             }
         }
         if let Some(place) = self.call_id {
-            // The rest of the identifier stays as it is: it is as long, and two of these are never the same.
+            // The rest of the identifier stays as it is: it is as long, and two of these are never
+            // the same.
             into[began + place..][..KEY_LEN].copy_from_slice(&key_of(call));
         }
     }
@@ -105,8 +107,8 @@ impl Requests for Turns {
     }
 }
 
-/// Commands of uniformly drawn keys, made beforehand, so that sending them is copying. They come again from the start
-/// when they have been used up.
+/// Commands of uniformly drawn keys, made beforehand, so that sending them is copying. They come
+/// again from the start when they have been used up.
 pub struct Prepared {
     bytes: Vec<u8>,
     each: usize,
@@ -118,7 +120,8 @@ impl Prepared {
     pub fn new(template: &Template, keys: u64) -> Prepared {
         let mut bytes = Vec::with_capacity(template.bytes.len() * keys as usize);
         for draw in 0..keys {
-            // Far from the numbers of the keys themselves, so that the draws have nothing to do with them.
+            // Far from the numbers of the keys themselves, so that the draws have nothing to do
+            // with them.
             template.write(mixed(draw ^ 0x5bd1_e995_0000_0000) % keys, draw, &mut bytes);
         }
         Prepared { bytes, each: template.bytes.len(), at: 0 }

@@ -1,8 +1,10 @@
-//! Two cores serve more than one: the same load on our server with one worker thread and with two, nothing pinned.
+//! Two cores serve more than one: the same load on our server with one worker thread and with two,
+//! nothing pinned.
 //!
-//! On a machine with two cores the load has to live there too. So the table says how many cores the server and
-//! the load were busy for: where both together come to all the cores there are, the machine was full, and more threads
-//! could not have served more. The deeper the pipeline, the lighter the load is beside the server.
+//! On a machine with two cores the load has to live there too. So the table says how many cores the
+//! server and the load were busy for: where both together come to all the cores there are, the
+//! machine was full, and more threads could not have served more. The deeper the pipeline, the
+//! lighter the load is beside the server.
 
 use super::Outcome;
 use super::load::{Load, Tally, Until};

@@ -33,9 +33,10 @@ pub struct Pair {
 /// Which keys are asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// All the resident ones, drawn uniformly. Each was filled by so many calls.
+    /// All the resident ones, drawn uniformly. Each was filled by this many calls.
     Drawn { filled_by: u64 },
-    /// So few, in turn, that each holds [`ENTRIES`] of the last second: for each that comes one leaves.
+    /// So few, in turn, that each holds [`ENTRIES`] of the last second: for each that comes one
+    /// leaves.
     Steady,
 }
 
@@ -98,7 +99,7 @@ pub fn for_cpu() -> Outcome<Vec<Contest>> {
     Ok(contests)
 }
 
-/// The contests for memory: what a key takes after so many calls.
+/// The contests for memory: bytes per key after this many calls.
 pub fn for_memory() -> Outcome<Vec<(Contest, u64)>> {
     let contest = |name, rival_name, ours: &str, rival, bar| {
         let ours = ours_filled(ours, 1)?;

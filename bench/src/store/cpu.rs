@@ -1,6 +1,7 @@
 //! Processor time of redis-server for one decision.
 //!
-//! All scripts are asked on one server, one after another in interleaved rounds, each with keys of its own.
+//! All scripts are asked on one server, one after another in interleaved rounds, each with keys of
+//! its own.
 
 use super::contests::{self, Contest, ENTRIES, Keys, Pair};
 use crate::measure::{head, median, row, verdict};
@@ -21,7 +22,8 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// How many keys of a steady log are asked until it is known how many calls a second there are.
 const FIRST_GUESS: u64 = 500;
 
-/// A script with its keys filled, and what it was measured to take: µs a decision, by pipeline and round.
+/// A script with its keys filled, and what it was measured to take: µs a decision, by pipeline and
+/// round.
 struct Side {
     check: Template,
     requests: Asked,
@@ -46,11 +48,13 @@ pub fn run(options: &Options) -> Outcome<()> {
         let [ours, rival] = sides.map(|pair| side(options, &server, &mut load, &contest, pair, place));
         contests.push((contest, [ours?, rival?]));
     }
-    // The first round is for nothing but caches, buffers that grow once, and how many keys a steady log needs.
+    // The first round is for nothing but caches, buffers that grow once, and how many keys a steady
+    // log needs.
     for round in 0..=options.rounds {
         for place in 0..PIPELINES.len() {
             for (contest, sides) in &mut contests {
-                // Each goes first in turn, so that what the other leaves behind in caches hurts both alike.
+                // Each goes first in turn, so that what the other leaves behind in caches hurts
+                // both alike.
                 for which in [round % 2, 1 - round % 2] {
                     let side = &mut sides[which];
                     let figure = side.measure(&server, &mut load, place, options.seconds, round == 0);
@@ -102,7 +106,8 @@ impl Side {
         first: bool,
     ) -> Outcome<f64> {
         if let Asked::Steady(turns_of) = &mut self.requests {
-            // A window's worth before anything is counted, so that for each entry that comes one leaves.
+            // A window's worth before anything is counted, so that for each entry that comes one
+            // leaves.
             let lead_in = load.run(&mut turns_of[place], PIPELINES[place], Until::Passed(WINDOW))?;
             without_errors(lead_in)?;
             if first {

@@ -1,4 +1,5 @@
-//! Memory of redis-server for one key, as it counts it itself: how much `used_memory` grows, over many keys.
+//! Memory of redis-server for one key, as it counts it itself: how much `used_memory` grows, over
+//! many keys.
 
 use super::contests::{self, Pair};
 use super::cpu::bar_cells;
@@ -34,7 +35,7 @@ pub fn run(options: &Options) -> Outcome<()> {
     Ok(())
 }
 
-/// Calls for each of so many new keys, and what each of them took.
+/// Calls with this many new keys, and the memory per key.
 fn bytes_a_key(server: &Process, pair: &Pair, keys: u64, calls: u64) -> Outcome<f64> {
     let mut client = Client::connect(server.address).map_err(|error| error.to_string())?;
     let template = pair.check.load(&mut client)?;

@@ -4,7 +4,8 @@ use crate::server::Outcome;
 use crate::server::client::{Client, Reply};
 use crate::server::requests::Template;
 
-/// One call of a script. In keys and arguments [`KEY`](crate::server::requests::KEY) stands for the key that changes.
+/// One call of a script. In keys and arguments [`KEY`](crate::server::requests::KEY) stands for the
+/// key that changes.
 #[derive(Clone)]
 pub struct Script {
     pub text: String,

@@ -1,7 +1,9 @@
-//! Decisions a second through our server, of what the same script reaches without it, on the same Redis.
+//! Decisions a second through our server, of what the same script reaches without it, on the same
+//! Redis.
 //!
-//! redis-server has one core. The load, and our server when it is asked, share the other: so what our server takes, the load
-//! lacks, and the share that is printed is lower than with a core for each.
+//! redis-server has one core. The load, and our server when it is asked, share the other: so what
+//! our server takes, the load lacks, and the share that is printed is lower than with a core for
+//! each.
 
 use super::ours;
 use crate::measure::{head, median, row, verdict};
@@ -81,7 +83,8 @@ fn way(
     Ok(Way { name, load, requests: Prepared::new(check, options.keys), figures: Default::default() })
 }
 
-/// Both ways have put their keys there: a server that counted in its own memory would look very fast.
+/// Both ways have put their keys there: a server that counted in its own memory would look very
+/// fast.
 fn is_in_store(client: &mut Client, keys: u64) -> Outcome<()> {
     match client.call(&["DBSIZE"]).map_err(|error| error.to_string())? {
         Reply::Numbers(found)

@@ -10,101 +10,102 @@ use std::path::PathBuf;
 const LIMITS: &str = "\
 A limit is one line: the algorithm, its measure, its options.
   token-bucket 30/60s burst=15         refills evenly at 30 per 60 s, holds at most 15
-  token-bucket 50/10s initial=0        starts empty: one token each 200 ms
-  leaky-bucket 1/2s capacity=3         the funnel: fills by cost, leaks one each 2 s
+  token-bucket 50/10s initial=0        starts empty: one token every 200 ms
+  leaky-bucket 1/2s capacity=3         the funnel: fills by cost, leaks one every 2 s
   fixed-window 5/60s                   windows aligned to the Unix epoch (start=first, start=TIME)
   fixed-window 1/day tz=Asia/Shanghai  calendar days there; also week, month, year
   sliding-log 5/60s                    never more than 5 in any 60 s, exactly (count=all)
-  sliding-window 1000/1min               close to that, in constant memory
+  sliding-window 1000/1min             close to that, in constant memory
   min-interval 200ms                   at least 200 ms between two allowed calls
   pacer 10/s queue=20                  allowed calls leave 100 ms apart, up to 20 wait
-  concurrency 10 ttl=30s               at most 10 at once, by leases that lapse after 30 s unless renewed
+  concurrency 10 ttl=30s               at most 10 at once; a lease that is not renewed expires after 30 s
   smooth 10/s warmup=4s                Guava's RateLimiter: the next caller pays (warmup, cold, burst)
-Periods are [N]UNIT with UNIT us ms s min h d, or second minute hour day.";
+Periods are [N]UNIT with UNIT us ms s min h d, or second minute hour day. Counts may be 1_000, 1k, 1M.
+'A + B' is a list: every limit must allow the call.";
 
 const REPLAY_HELP: &str = "\
-Example: may Harry reply, and when again?
-  $ printf 'at_us,key,cost\\n0,Harry,1\\n0,Harry,1\\n1000000,Harry,1\\n' |
+Example: may a user reply, and when is the next reply allowed?
+  $ printf 'at_us,key,cost\\n0,user:42,1\\n0,user:42,1\\n1000000,user:42,1\\n' |
       sluice replay --limit 'min-interval 2s'
   allowed,limit,remaining,retry_after_us,reset_after_us,delay_us
   1,1,0,,2000000,0
   0,1,0,2000000,2000000,0
   0,1,0,1000000,1000000,0
 
-In, with this header and in this order:
-  at_us           when, in microseconds since 1970; it may go back
+Input, with this header and in this order:
+  at_us           time in microseconds since 1970; it may step back
   key             who or what is limited; each key has its own state
-  cost            how much of the limit the call takes, 1 for an ordinary one
-Out, one row a call:
+  cost            how much of the limit the call uses, usually 1
+Output, one row per call:
   allowed         1 or 0
   limit           the most that an idle key could take at once
   remaining       the cost that would still be allowed after this call
-  retry_after_us  when denied, the shortest wait until the same call is allowed, or `never`
-  reset_after_us  the wait until the key is as good as new
-  delay_us        how long an allowed call waits before it acts (pacer)
+  retry_after_us  if denied, the shortest wait until the same call is allowed, or `never`
+  reset_after_us  the wait until the key is fully recovered
+  delay_us        how long an allowed call must wait before it acts (pacer)
 
 Several limits are all or nothing: --limit 'token-bucket 10/s burst=50' --limit 'fixed-window 1000/day'
-A row that is not a call stops it with exit 2 and the line number, after the rows before it.
-What a limit may be: sluice --help. What it promises: sluice explain LIMIT.";
+A malformed row ends the replay with exit code 2 and the line number, after the rows before it.
+Syntax of limits: sluice --help. What a limit promises: sluice explain LIMIT.";
 
 const EXPLAIN_HELP: &str = "\
 Examples:
   sluice explain 'token-bucket 30/60s burst=15'
   sluice explain 'fixed-window 1/day tz=Asia/Shanghai'
-  sluice explain 'sliding-log 5/60s'
-What a limit may be: sluice --help.";
+  sluice explain 'token-bucket 10/s burst=50 + fixed-window 1000/day'
+Syntax of limits: sluice --help.";
 
 const SIMULATE_EXAMPLES: &str = "\
 Examples:
   Two limits against the window-edge attack, drawn in the terminal
     sluice simulate --limit 'fixed-window 12/60s' --limit 'sliding-log 12/60s' \\
         --workload 'edge 12/60s' --terminal
-  A crowd of 1000 callers, some far busier than others, and a picture for a slide
+  1000 callers, some far busier than others, and a picture for a slide
     sluice simulate --limit 'token-bucket 5/s burst=20' --workload 'poisson 200/s keys=1000 zipf=1.1 for=5min' \\
         --plot crowd.svg --plot crowd.png
-  Who would have been limited last week, under each?
+  Which clients would each limit have denied last week?
     sluice simulate --log access.log --key ip --limit 'sliding-log 60/min' --limit 'token-bucket 60/min burst=30'
   Rotated logs
     zcat access.log.*.gz | cat - access.log | sluice simulate --log - --limit 'sliding-log 60/min'
 
-Workloads: a name, a rate, options. Without any, twice the first limit's rate at random.
+Workloads: a name, a rate, options. Default: random calls at twice the first limit's rate.
 ";
 
 const SIMULATE_NOTES: &str = "\
-Several --workload come at the same time, those with the same key= as the same callers.
-Limits: each --limit is tried on its own; 'A + B' are two that must both allow. What a limit may be: sluice --help.
-The table: longest run = calls of one key denied in a row; longest wait = the longest that a caller was told;
+Several --workload run at the same time; those with the same key= are the same callers.
+Limits: each --limit is tried on its own; 'A + B' is a list that must allow every call. Syntax of limits: sluice --help.
+The table: longest run = most consecutive denials of one key; longest wait = the longest retry_after;
   worst = the most that one key was allowed in any stretch as long as the limit's period.";
 
 const OVERLOAD_EXAMPLES: &str = "\
 Examples:
-  A dependency that becomes ten times as slow for 20 s, with and without protection
+  A dependency that is ten times slower for 20 s, with and without protection
     sluice overload --protect none --protect 'breaker 50%/10s' --protect 'gradient 20 min=5' \\
         --workload 'poisson 150/s for=90s' --dependency 'workers=10 takes=50ms slow=20s..40s:x10'
-  What impatient callers make of it, and a picture
+  The same with callers that time out and retry, and a picture
     sluice overload --protect none --protect 'aimd 20 min=5 timeout=500ms' --callers 'timeout=1s retries=2' \\
         --workload 'poisson 150/s for=90s' --dependency 'workers=10 takes=50ms slow=20s..40s:x10' --plot storm.svg
 
 Protections: none, or one or two of these with + between them
   bulkhead 20                          at most 20 at once
-  aimd 20 min=5 timeout=500ms          as many as go well: fewer after a drop, one more after a good call
-  gradient 20 min=5                    as many as go well: fewer when calls take longer than usual
-  breaker 50%/10s                      none for 5 s when half of the last 10 s failed; then a probe
-  breaker 50%/10s + aimd 20 min=5      both: the breaker is asked first
-The dependency: workers=N takes=DURATION, and if it has them
-  random=50%                           the part of that time that is at random, exponentially
-  backlog=100                          refuses when so many wait for a worker; any number may if not said
-  slow=20s..40s:x10,60s..70s:x3        bad times: calls take so many times as long
-  fail=50s..60s:100%                   so many of a hundred calls fail
-The callers: timeout=1s retries=0 backoff=0s. Who gives up is forgotten by everyone but the dependency, which works on.
+  aimd 20 min=5 timeout=500ms          adapts: fewer after a failure, one more after a success
+  gradient 20 min=5                    adapts: fewer when calls take longer than usual
+  breaker 50%/10s                      opens for 5 s when half of the last 10 s failed; then a probe
+  breaker 50%/10s + aimd 20 min=5      both: the breaker decides first
+The dependency: workers=N takes=DURATION, and optionally
+  random=50%                           the share of that time that is random, exponentially distributed
+  backlog=100                          rejects calls beyond 100 that wait for a worker; unlimited by default
+  slow=20s..40s:x10,60s..70s:x3        slow periods, and how many times longer calls take
+  fail=50s..60s:100%                   failure periods, and the share of calls that fail
+The callers: timeout=1s retries=0 backoff=0s. When a caller gives up, the dependency keeps working on its call.
 
 Workloads: a name, a rate, options.
 ";
 
 const OVERLOAD_NOTES: &str = "\
-The table: good = answered well before the caller gave up; in vain = failed or timed out; tries = calls and retries that were made;
-  wasted = the part of the dependency's work for callers who had given up; waits are until a caller knew, whatever the answer.
-What it shows and how to read it: docs/overload.md.";
+The table: good = succeeded before the caller gave up; failed = failed or timed out; tries = calls and retries made;
+  wasted = the share of the dependency's work for callers that had given up; waits end with any answer.
+How to read it: docs/overload.md.";
 
 fn overload_help() -> String {
     let mut help = OVERLOAD_EXAMPLES.to_owned();
@@ -117,37 +118,38 @@ fn overload_help() -> String {
 const SERVE_HELP: &str = "\
 Examples:
   sluice serve                                     RESP on 127.0.0.1:6380, HTTP on 127.0.0.1:8380, keys in memory
-  sluice serve --store redis://127.0.0.1           keys in a Redis that several servers share
-  sluice serve --config sluice.toml                rules and all else from a file
+  sluice serve --store redis://127.0.0.1           keys in Redis, shared by several servers
+  sluice serve --config sluice.toml                rules and settings from a file
   sluice serve --resp 127.0.0.1:0 --http off       any free port; the log on standard error says which
-Ask it:
-  $ redis-cli -p 6380 CL.THROTTLE Harry:reply 4 5 60
-  $ sluice check 'sliding-log 5/60s' Harry
+Call it:
+  $ redis-cli -p 6380 CL.THROTTLE user:42:reply 4 5 60
+  $ sluice check 'sliding-log 5/60s' user:42
 
 A file with every setting is crates/sluicegate-server/sluice.example.toml; sluice validate checks one.
-What comes later wins: defaults, the file, variables, flags. Each setting NAME of the file has a variable, mostly SLUICE_NAME:
+Precedence, lowest first: defaults, the file, environment variables, flags. A setting NAME of the file has a variable,
+usually SLUICE_NAME:
   SLUICE_CONFIG SLUICE_RESP SLUICE_HTTP SLUICE_PASSWORD SLUICE_PASSWORD_FILE SLUICE_TLS_CERT SLUICE_TLS_KEY SLUICE_HOSTS
   SLUICE_STORE SLUICE_MAX_KEYS SLUICE_THREADS SLUICE_LOG SLUICE_LOG_FORMAT ... ; docs/configuration.md lists all
-An address that others can reach needs a password and TLS, or --insecure.
-Signals: TERM and INT answer what has arrived and exit 0 (after 30 s, or at a second one, at once);
-  HUP takes up rules, certificates and the log's level from the file, or refuses a bad one and goes on.
-Exit 2 if it cannot start, with the reason.";
+An address that other machines can reach needs a password and TLS, or --insecure.
+Signals: TERM and INT finish the calls that have arrived and exit 0 (after 30 s, or on a second signal, immediately);
+  HUP reloads rules, certificates and the log level from the file; if the file is invalid, the old settings stay.
+Exit code 2 if the server cannot start.";
 
 const CHECK_HELP: &str = "\
 Examples:
-  $ sluice check reply Harry
-  allowed: 4 of 5 remain, full again in 1 min
-  $ sluice check 'sliding-log 5/60s' Harry --cost 5
-  denied by sliding-log 5/min: again in 42 s
-  $ sluice check api partner-7 --peek --json       asks without taking anything
-  $ sluice check reply Harry --server limits.example.com:6380 --ca ca.pem
-Exit 0 if it is allowed, 1 if it is denied, 2 if that could not be found out.
-The password is read from SLUICE_PASSWORD, SLUICE_PASSWORD_FILE or --password-file. It goes to another machine only in TLS (--ca).";
+  $ sluice check reply user:42
+  allowed: 4 of 5 remaining, resets in 1 min
+  $ sluice check 'sliding-log 5/60s' user:42 --cost 5
+  denied by sliding-log 5/min: retry in 42 s
+  $ sluice check api partner-7 --peek --json       decides without charging
+  $ sluice check reply user:42 --server limits.example.com:6380 --ca ca.pem
+Exit code 0 if allowed, 1 if denied, 2 if there is no answer.
+The password is read from SLUICE_PASSWORD, SLUICE_PASSWORD_FILE or --password-file. It is sent to another machine only over TLS (--ca).";
 
 const VALIDATE_HELP: &str = "\
 Example:
   sluice validate sluice.toml
-Exit 0 if the file is right, 2 with a line for each mistake. Files that it names are not opened.";
+Exit code 0 if the file is valid, 2 with a line per error. Files that it names are not opened.";
 
 fn simulate_help() -> String {
     let mut help = SIMULATE_EXAMPLES.to_owned();
@@ -157,7 +159,7 @@ fn simulate_help() -> String {
     help + SIMULATE_NOTES
 }
 
-/// Rate limits that are exact: try one before you deploy it, serve it, ask for it.
+/// Exact rate limiting: try a limit before you deploy it, serve it, call it.
 #[derive(Parser, Debug)]
 #[command(name = "sluice", version, after_help = LIMITS, max_term_width = 110)]
 pub(crate) struct Args {
@@ -167,30 +169,31 @@ pub(crate) struct Args {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Run limits over a trace in virtual time: sluice replay --limit LIMIT < trace.csv > decisions.csv
+    /// Run limits over a trace in virtual time: sluice replay --limit LIMIT < trace.csv >
+    /// decisions.csv
     #[command(after_help = REPLAY_HELP, max_term_width = 110)]
     Replay(ReplayArgs),
-    /// Say in plain words what a limit promises, its worst case, its memory, and show it at work
+    /// Explain what a limit promises, its worst case and its memory, with a timeline
     #[command(after_help = EXPLAIN_HELP, max_term_width = 110)]
     Explain(ExplainArgs),
-    /// Show what limits would do to traffic: a table, plots, and who would have been limited
+    /// Show what limits would do to traffic: a table, plots, and which keys would have been denied
     #[command(after_help = simulate_help(), max_term_width = 110)]
     Simulate(Box<SimulateArgs>),
-    /// Show what protects callers from a dependency that slows down or fails: a table and plots
+    /// Show how breakers and bulkheads behave when a dependency slows down or fails
     #[command(after_help = overload_help(), max_term_width = 110)]
     Overload(Box<OverloadArgs>),
-    /// Run the server: RESP for every Redis client, and HTTP
+    /// Run the server: RESP for Redis clients, and HTTP
     #[command(after_help = SERVE_HELP, max_term_width = 110)]
     Serve(Box<ServeArgs>),
-    /// Ask a running server: exit 0 allowed, 1 denied, 2 error
+    /// Call a running server: exit code 0 allowed, 1 denied, 2 error
     #[command(after_help = CHECK_HELP, max_term_width = 110)]
     Check(CheckArgs),
-    /// Check a configuration file, and explain its rules
+    /// Check a configuration file and explain its rules
     #[command(after_help = VALIDATE_HELP, max_term_width = 110)]
     Validate(ValidateArgs),
 }
 
-/// Serves limits to every Redis client (RESP) and over HTTP, until it is told to stop.
+/// Serves limits to Redis clients (RESP) and over HTTP until it is stopped.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ServeArgs {
     /// The configuration file
@@ -200,59 +203,60 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
 
-    /// Where the state of keys lives: memory, or the address of a Redis or Valkey that servers share [default: memory]
+    /// Where the state of keys lives: memory, or the address of a shared Redis or Valkey [default:
+    /// memory]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
-    /// The most keys in memory [default: 1000000]
+    /// Maximum number of keys in memory [default: 1000000]
     #[arg(long, value_name = "N")]
     pub(crate) max_keys: Option<String>,
 
-    /// Threads that serve, or auto for one a core
+    /// Number of worker threads, or auto for one per core
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<String>,
 
-    /// A file with the password that clients have to say
+    /// A file with the password that clients must send
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<String>,
 
-    /// Certificates in PEM, our own first
+    /// Certificate chain in PEM, the server's own certificate first
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_cert: Option<String>,
 
-    /// The certificate's key in PEM
+    /// The certificate's private key in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_key: Option<String>,
 
-    /// Let others reach it without a password or TLS
+    /// Allow other machines to connect without a password or TLS
     #[arg(long)]
     pub(crate) insecure: bool,
 
-    /// What is logged: off error warn info debug trace [default: info]
+    /// Log level: off error warn info debug trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log: Option<String>,
 
-    /// How lines of the log look: text or json [default: text]
+    /// Log format: text or json [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<String>,
 }
 
-/// Asks a running server over RESP whether a key may act now, and takes its cost if so.
+/// Calls a running server over RESP: decides whether a key may act now, and charges it if so.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct CheckArgs {
     /// The name of a rule, or a limit such as 'sliding-log 5/60s'
     #[arg(value_name = "RULE|LIMIT")]
     pub(crate) rule: String,
 
-    /// Who acts
+    /// The key
     #[arg(value_name = "KEY")]
     pub(crate) key: String,
 
-    /// What the call costs
+    /// The cost of the call
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) cost: u32,
 
-    /// Only ask, and take nothing
+    /// Decide without charging
     #[arg(long)]
     pub(crate) peek: bool,
 
@@ -260,7 +264,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "ADDR", default_value = Protocol::Resp.description().default_address)]
     pub(crate) server: String,
 
-    /// Speak TLS; the certificate of whoever signed the server's, in PEM
+    /// Use TLS, and trust this CA certificate (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
 
@@ -272,12 +276,12 @@ pub(crate) struct CheckArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Words that belong nowhere: the rest of a limit without quotes
+    /// Stray words: the rest of an unquoted limit
     #[arg(hide = true, value_name = "WORD")]
     pub(crate) stray: Vec<String>,
 }
 
-/// Checks a configuration file and says in plain words what each of its rules does.
+/// Checks a configuration file and explains each of its rules.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ValidateArgs {
     /// The file
@@ -285,34 +289,34 @@ pub(crate) struct ValidateArgs {
     pub(crate) file: PathBuf,
 }
 
-/// Reads calls from standard input as CSV with the header `at_us,key,cost` and writes one decision a call to
-/// standard output. Nothing sleeps: time is the trace's own, and may even go back.
+/// Reads calls from standard input as CSV with the header `at_us,key,cost` and writes one decision
+/// per call to standard output. Time is virtual: it comes from the trace, and may step back.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ReplayArgs {
-    /// The limit, such as 'sliding-log 5/60s'. Repeat it for several, which must all allow
+    /// The limit, such as 'sliding-log 5/60s'. Repeat it for a list of limits that must all allow
     #[arg(long = "limit", value_name = "LIMIT", required = true)]
     pub(crate) limits: Vec<String>,
 
-    /// Where the keys live meanwhile: memory, or redis://... for the decisions of the shared store's scripts. Those are under
-    /// a prefix of their own, and removed afterwards
+    /// Where keys live during the replay: memory, or redis://... to decide with the shared store's
+    /// scripts, under a key prefix of their own that is removed afterwards
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
-    /// Words that belong nowhere: the rest of a limit without quotes, or the name of a trace
+    /// Stray words: the rest of an unquoted limit, or the name of a trace
     #[arg(hide = true, value_name = "WORD")]
     pub(crate) stray: Vec<String>,
 }
 
-/// Says in plain words what a limit promises, the worst case in any window and the memory a key takes, and shows a
-/// small timeline of real decisions.
+/// Explains what a limit promises, its worst case in any period and its memory per key, and shows a
+/// short timeline of real decisions.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ExplainArgs {
-    /// The limit, such as 'token-bucket 30/60s burst=15'
+    /// The limit, such as 'token-bucket 30/60s burst=15', or a list such as 'A + B'
     #[arg(value_name = "LIMIT", required = true, num_args = 1..)]
     pub(crate) limit: Vec<String>,
 }
 
-/// Tries limits side by side on made-up or recorded traffic, in virtual time, and shows what they would do.
+/// Compares limits on synthetic or recorded traffic, in virtual time.
 #[derive(ClapArgs, Debug)]
 #[command(group = ArgGroup::new("source").multiple(false))]
 pub(crate) struct SimulateArgs {
@@ -320,11 +324,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long = "limit", value_name = "LIMIT", required = true)]
     pub(crate) limits: Vec<String>,
 
-    /// What to call a limit in tables and pictures: none, or one for each --limit in their order
+    /// Names for the limits in tables and pictures: none, or one per --limit in the same order
     #[arg(long = "label", value_name = "TEXT")]
     pub(crate) labels: Vec<String>,
 
-    /// Made-up traffic, such as 'poisson 20/s keys=100'. Repeat it for several at the same time
+    /// Synthetic traffic, such as 'poisson 20/s keys=100'. Repeat it for several at the same time
     #[arg(long = "workload", value_name = "WORKLOAD", group = "source", help_heading = "Traffic")]
     pub(crate) workloads: Vec<String>,
 
@@ -336,32 +340,32 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE", group = "source", help_heading = "Traffic")]
     pub(crate) log: Option<PathBuf>,
 
-    /// The format of the log: common, combined or json. Found out if not said
+    /// The format of the log: common, combined or json [default: detected]
     #[arg(long, value_name = "FORMAT", requires = "log", conflicts_with_all = ["workloads", "trace"], help_heading = "Traffic")]
     pub(crate) format: Option<String>,
 
-    /// The log's field that is limited: ip if not said; user, path, agent ...; in JSON any field, also a.b; several as
-    /// ip,path
+    /// The log's field to limit by: ip, user, path, agent, ...; in JSON any field, also a.b;
+    /// several as ip,path [default: ip]
     #[arg(long, value_name = "FIELD", requires = "log", conflicts_with_all = ["workloads", "trace"], help_heading = "Traffic")]
     pub(crate) key: Option<String>,
 
-    /// The field that says when, in a log of JSON lines
+    /// The field with the time, in a log of JSON lines
     #[arg(long, value_name = "FIELD", requires = "log", conflicts_with_all = ["workloads", "trace"], help_heading = "Traffic")]
     pub(crate) time: Option<String>,
 
-    /// The field that a call costs, such as bytes; otherwise every call costs 1
+    /// The field with the cost of a call, such as bytes [default: every call costs 1]
     #[arg(long, value_name = "FIELD", requires = "log", conflicts_with_all = ["workloads", "trace"], help_heading = "Traffic")]
     pub(crate) cost: Option<String>,
 
-    /// Where the random numbers of workloads begin
+    /// The seed of the workloads' random numbers
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Traffic")]
     pub(crate) seed: u64,
 
-    /// Stop at the first broken line instead of passing over it
+    /// Stop at the first malformed line instead of skipping it
     #[arg(long, help_heading = "Traffic")]
     pub(crate) strict: bool,
 
-    /// The most calls, which are held in memory at 36 bytes each
+    /// Maximum number of calls, held in memory at 36 bytes per call
     #[arg(long, value_name = "N", default_value_t = sluicegate_sim::traffic::CALLS_MAX_DEFAULT,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=sluicegate_sim::traffic::CALLS_MAX as u64),
           help_heading = "Traffic")]
@@ -375,7 +379,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "VIEW", value_delimiter = ',', help_heading = "Output")]
     pub(crate) show: Vec<View>,
 
-    /// The key whose window and room are shown, the one that offers most if not said
+    /// The key whose window and room are shown [default: the busiest]
     #[arg(long, value_name = "KEY", help_heading = "Output")]
     pub(crate) focus: Option<String>,
 
@@ -383,11 +387,11 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "TEXT", requires = "plots", help_heading = "Output")]
     pub(crate) title: Option<String>,
 
-    /// Colours. auto follows the reader's screen in SVG, and is light in PNG
+    /// Colours: auto follows the reader's screen in SVG and is light in PNG
     #[arg(long, value_enum, default_value_t = ThemeName::Auto, help_heading = "Output")]
     pub(crate) theme: ThemeName,
 
-    /// Draw in the terminal too
+    /// Also draw in the terminal
     #[arg(long, help_heading = "Output")]
     pub(crate) terminal: bool,
 
@@ -399,7 +403,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) series: Option<PathBuf>,
 
-    /// Write all keys that were denied anything as CSV
+    /// Write all keys with a denial as CSV
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) keys: Option<PathBuf>,
 
@@ -407,31 +411,34 @@ pub(crate) struct SimulateArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) json: Option<PathBuf>,
 
-    /// How many of the keys most affected are listed
+    /// How many of the most affected keys to list
     #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Output")]
     pub(crate) top: usize,
 
-    /// Words that belong nowhere: the rest of a limit without quotes, or the name of a file
+    /// Stray words: the rest of an unquoted limit, or the name of a file
     #[arg(hide = true, value_name = "WORD")]
     pub(crate) stray: Vec<String>,
 }
 
-/// Tries breakers, bulkheads and adaptive limits side by side on callers of a dependency that has bad times, in virtual time.
+/// Compares breakers, bulkheads and adaptive limits around a dependency that slows down or fails,
+/// in virtual time.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct OverloadArgs {
-    /// A protection to try, such as 'breaker 50%/10s + aimd 20 min=5', or none. Repeat it to compare
+    /// A protection to try, such as 'breaker 50%/10s + aimd 20 min=5', or none. Repeat it to
+    /// compare
     #[arg(long = "protect", value_name = "PROTECTION", required = true)]
     pub(crate) protections: Vec<String>,
 
-    /// What to call a protection in tables and pictures: none, or one for each --protect in their order
+    /// Names for the protections in tables and pictures: none, or one per --protect in the same
+    /// order
     #[arg(long = "label", value_name = "TEXT")]
     pub(crate) labels: Vec<String>,
 
-    /// What is called, such as 'workers=10 takes=50ms slow=20s..40s:x10'
+    /// The dependency, such as 'workers=10 takes=50ms slow=20s..40s:x10'
     #[arg(long, value_name = "DEPENDENCY", required = true)]
     pub(crate) dependency: String,
 
-    /// How callers call, such as 'timeout=1s retries=2'
+    /// How callers behave, such as 'timeout=1s retries=2'
     #[arg(long, value_name = "CALLERS", default_value = "timeout=1s", help_heading = "Traffic")]
     pub(crate) callers: String,
 
@@ -439,11 +446,11 @@ pub(crate) struct OverloadArgs {
     #[arg(long = "workload", value_name = "WORKLOAD", required = true, help_heading = "Traffic")]
     pub(crate) workloads: Vec<String>,
 
-    /// Where random numbers begin
+    /// The seed of random numbers
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Traffic")]
     pub(crate) seed: u64,
 
-    /// The most calls, which are held in memory
+    /// Maximum number of calls, held in memory
     #[arg(long, value_name = "N", default_value_t = crate::overload::CALLS_MAX_DEFAULT,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=crate::overload::CALLS_MAX as u64),
           help_heading = "Traffic")]
@@ -461,7 +468,7 @@ pub(crate) struct OverloadArgs {
     #[arg(long, value_name = "TEXT", requires = "plots", help_heading = "Output")]
     pub(crate) title: Option<String>,
 
-    /// Colours. auto follows the reader's screen in SVG, and is light in PNG
+    /// Colours: auto follows the reader's screen in SVG and is light in PNG
     #[arg(long, value_enum, default_value_t = ThemeName::Auto, help_heading = "Output")]
     pub(crate) theme: ThemeName,
 
@@ -469,7 +476,7 @@ pub(crate) struct OverloadArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) json: Option<PathBuf>,
 
-    /// Words that belong nowhere: the rest of a line without quotes, or the name of a file
+    /// Stray words: the rest of an unquoted line, or the name of a file
     #[arg(hide = true, value_name = "WORD")]
     pub(crate) stray: Vec<String>,
 }
@@ -477,29 +484,29 @@ pub(crate) struct OverloadArgs {
 /// What a picture of an overload can show.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OverloadView {
-    /// What became of the calls, by when they were made
+    /// The results of calls, by the time they were made
     Calls,
-    /// How long callers waited until they knew
+    /// How long callers waited for an answer
     Waits,
-    /// How many calls the dependency had, and the limit
+    /// Calls in flight, and the limit
     Limit,
 }
 
 /// What a picture can show.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum View {
-    /// What is offered and what is allowed, over time
+    /// Offered and allowed calls over time
     Traffic,
-    /// What one key was allowed in the period before, against the limit
+    /// What one key was allowed in the preceding period, against the limit
     Window,
-    /// What one key has left
+    /// What remains for one key
     Room,
 }
 
 /// The colours of a picture.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ThemeName {
-    /// As the reader's screen is
+    /// Follows the reader's screen
     Auto,
     /// Dark on light
     Light,

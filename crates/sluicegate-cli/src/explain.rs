@@ -1,4 +1,4 @@
-//! `sluice explain`: a limit in plain words, and at work.
+//! `sluice explain`: what a limit or a list of limits promises, in sentences and as a timeline.
 
 mod leases;
 mod timeline;
@@ -7,18 +7,28 @@ pub(crate) mod words;
 use crate::Problem;
 use crate::args::ExplainArgs;
 use sluicegate::Limit;
+use sluicegate::limit::ListError;
 use sluicegate_sim::human::TIE;
 
-/// Where the text begins after a heading.
+/// What a list of limits does.
+pub(crate) const TOGETHER: &str = "A call is charged to all of these limits, or to none and is denied.";
+/// Column at which the text after a heading begins.
 const INDENT: usize = 14;
-/// Where lines are broken.
+/// Column at which lines wrap.
 const WIDTH: usize = 96;
 
 pub(crate) fn run(args: &ExplainArgs) -> Result<(), Problem> {
-    // Unquoted words are put together again, so that quotes may be forgotten.
-    let limit: Limit =
-        args.limit.join(" ").parse().map_err(|error: sluicegate::LimitError| error.to_string())?;
-    crate::print(&explain(&limit))
+    // Unquoted words are joined, so that quotes are optional.
+    let limits = Limit::parse_list(&args.limit.join(" ")).map_err(|error| error.to_string())?;
+    if let [limit] = limits.as_slice() {
+        return crate::print(&explain(limit));
+    }
+    ListError::check(&limits).map_err(|error| error.to_string())?;
+    let mut text = format!("{}\n\n{}", Limit::list_text(&limits), paragraph("Together", TOGETHER));
+    for limit in &limits {
+        text += &format!("\n{}", explain(limit));
+    }
+    crate::print(&text)
 }
 
 fn explain(limit: &Limit) -> String {
@@ -29,7 +39,7 @@ fn explain(limit: &Limit) -> String {
         ("Promise", &words.promise),
         ("Worst case", &words.worst),
         ("Clock", words.clock),
-        ("Memory a key", &words.memory),
+        ("Memory per key", &words.memory),
         ("Instead", words.instead),
     ] {
         text += &paragraph(heading, said);
@@ -39,7 +49,7 @@ fn explain(limit: &Limit) -> String {
     text.replace(TIE, " ")
 }
 
-/// A heading and its text, broken into lines that stand under each other.
+/// A heading and its text, wrapped and indented.
 pub(crate) fn paragraph(heading: &str, said: &str) -> String {
     let mut lines = vec![format!("{heading:INDENT$}")];
     for word in said.split(' ') {

@@ -32,14 +32,14 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|problem: Problem| {
         for line in problem.lines() {
-            // If even this cannot be written there is nobody left to tell.
+            // Standard error is closed: there is no one to report this to.
             let _ = writeln!(io::stderr(), "sluice: {line}");
         }
         ExitCode::from(2)
     })
 }
 
-/// Writes what was asked for. Whoever reads it may have seen enough: `sluice ... | head`.
+/// Writes the output. A reader may close the pipe early: `sluice ... | head`.
 fn print(text: &str) -> Result<(), Problem> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(format!("cannot write: {error}")),

@@ -15,9 +15,10 @@ use sluicegate_sim::overload::{Callers, Dependency, Protection, Report, Scenario
 use sluicegate_sim::traffic::Reading;
 use sluicegate_sim::traffic::workload::{Workload, generate};
 
-/// The most calls unless told otherwise.
+/// The default maximum number of calls.
 pub(crate) const CALLS_MAX_DEFAULT: usize = 1_000_000;
-/// The most calls that can be allowed: each can be tried eleven times, and each try takes some hundred bytes.
+/// The most calls that can be allowed: each can be tried eleven times, and each try takes some
+/// hundred bytes.
 pub(crate) const CALLS_MAX: usize = 20_000_000;
 /// The most protections in one table.
 const PROTECTIONS_MAX: usize = 16;
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &OverloadArgs) -> Result<(), Problem> {
     let callers: Callers = args.callers.parse().map_err(said)?;
     let workloads: Vec<Workload> =
         args.workloads.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(said)?;
-    // Before any work, so that nobody waits for a picture that cannot be written.
+    // Checked before any work, so that no time is spent on a picture that cannot be written.
     let files = files(args)?;
     let reading = Reading { calls_max: args.max_calls, ..Reading::default() };
     let traffic = generate(&workloads, args.seed, Span::ZERO, reading, |_| {}).map_err(said)?;
@@ -68,7 +69,7 @@ fn said(error: impl ToString) -> Problem {
     error.to_string()
 }
 
-/// Refuses what is asked for in vain.
+/// Rejects options that would have no effect.
 fn check(args: &OverloadArgs) -> Result<(), Problem> {
     if let Some(word) = args.stray.first() {
         return Err(format!(
@@ -77,12 +78,12 @@ fn check(args: &OverloadArgs) -> Result<(), Problem> {
     }
     let title = args.title.as_deref().unwrap_or_default().chars().count();
     if title > TITLE_MAX {
-        return Err(format!("a title of {title} letters is above the most, {TITLE_MAX}; shorten it"));
+        return Err(format!("a title of {title} letters is above the maximum, {TITLE_MAX}; shorten it"));
     }
     let (protections, labels) = (args.protections.len(), args.labels.len());
     if protections > PROTECTIONS_MAX {
         return Err(format!(
-            "{protections} protections are above the most, {PROTECTIONS_MAX}; leave some out"
+            "{protections} protections are above the maximum, {PROTECTIONS_MAX}; leave some out"
         ));
     }
     if labels > 0 && labels != protections {
@@ -91,7 +92,7 @@ fn check(args: &OverloadArgs) -> Result<(), Problem> {
     }
     if let Some(long) = args.labels.iter().find(|label| label.chars().count() > LABEL_MAX) {
         let letters = long.chars().count();
-        return Err(format!("a label of {letters} letters is above the most, {LABEL_MAX}; shorten it"));
+        return Err(format!("a label of {letters} letters is above the maximum, {LABEL_MAX}; shorten it"));
     }
     for (place, view) in args.show.iter().enumerate() {
         if args.show.get(..place).is_some_and(|earlier| earlier.contains(view)) {

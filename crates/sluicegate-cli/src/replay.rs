@@ -4,7 +4,7 @@ mod shared;
 
 use crate::Problem;
 use crate::args::ReplayArgs;
-use sluicegate::Limit;
+use sluicegate::IntoLimits as _;
 use sluicegate::limit::ListError;
 use sluicegate_sim::replay::{Replay, ReplayError, run as run_trace};
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
@@ -15,8 +15,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Problem> {
             "{word:?} stands alone; quote the limit as in --limit 'sliding-log 5/60s', and hand the trace in with < trace.csv"
         ));
     }
-    let limits = args.limits.iter().map(|text| text.parse::<Limit>()).collect::<Result<Vec<_>, _>>();
-    let limits = limits.map_err(|error| error.to_string())?;
+    let limits = args.limits.as_slice().into_limits().map_err(|error| error.to_string())?;
     ListError::check(&limits).map_err(|error| error.to_string())?;
     let stdin = io::stdin();
     if stdin.is_terminal() {
@@ -32,7 +31,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Problem> {
     };
     match replayed {
         Ok(()) => Ok(()),
-        // Whoever read the decisions has seen enough: `sluice replay ... | head`.
+        // The reader closed the pipe: `sluice replay ... | head`.
         Err(ReplayError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(error.to_string()),
     }

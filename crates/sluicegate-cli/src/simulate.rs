@@ -26,13 +26,13 @@ pub(crate) const TITLE_MAX: usize = 120;
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Problem> {
     check(args)?;
     let candidates = candidate::read(&args.limits, &args.labels)?;
-    // Before any work, so that nobody waits for a picture that cannot be written.
+    // Checked before any work, so that no time is spent on a picture that cannot be written.
     let outputs = Outputs::open(args)?;
     let (source, traffic) = source::read(args, &candidates)?;
-    tell_of_broken_lines(&traffic);
+    report_skipped_lines(&traffic);
     let simulation = Simulation::new(&traffic, focus(args, &traffic)?);
     let mut report = Report::new(source, simulation);
-    // Whoever paces may have to be tried twice.
+    // A limit that paces may need two runs.
     let is_paced = candidates.iter().flat_map(|(_, limits)| limits).any(|limit| limit.algorithm() == "pacer");
     let times = candidates.len() as u64 * if is_paced { 2 } else { 1 };
     let bar = progress::of_calls(traffic.calls().len() as u64 * times);
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Problem> {
     outputs.write(&report, args)
 }
 
-/// Refuses what is asked for in vain.
+/// Rejects options that would have no effect.
 fn check(args: &SimulateArgs) -> Result<(), Problem> {
     if let Some(word) = args.stray.first() {
         return Err(format!(
@@ -59,7 +59,7 @@ fn check(args: &SimulateArgs) -> Result<(), Problem> {
     }
     let title = args.title.as_deref().unwrap_or_default().chars().count();
     if title > TITLE_MAX {
-        return Err(format!("a title of {title} letters is above the most, {TITLE_MAX}; shorten it"));
+        return Err(format!("a title of {title} letters is above the maximum, {TITLE_MAX}; shorten it"));
     }
     for (place, view) in args.show.iter().enumerate() {
         if args.show.get(..place).is_some_and(|earlier| earlier.contains(view)) {
@@ -85,23 +85,23 @@ fn focus(args: &SimulateArgs, traffic: &Traffic) -> Result<Option<u32>, Problem>
     }
 }
 
-/// Says on standard error what was passed over.
-fn tell_of_broken_lines(traffic: &Traffic) {
+/// Reports on standard error which lines were skipped.
+fn report_skipped_lines(traffic: &Traffic) {
     let broken = traffic.broken();
     if broken.count == 0 {
         return;
     }
     let all = broken.count + traffic.calls().len() as u64;
-    let verbs = if broken.count == 1 { "is no call and was" } else { "are no calls and were" };
-    let (lines, part) = (human::many(broken.count, "line"), human::percent(broken.count, all));
-    let mut told = format!("sluice: {lines} ({part}) {verbs} passed over (--strict stops instead)\n");
+    let part = human::percent(broken.count, all);
+    let malformed = human::many(broken.count, "malformed line");
+    let mut report = format!("sluice: skipped {malformed} ({part}); --strict stops at the first\n");
     for line in &broken.first {
-        told += &format!("  {line}\n");
+        report += &format!("  {line}\n");
     }
     let more = broken.count - broken.first.len() as u64;
     if more > 0 {
-        told += &format!("  and {} more\n", human::count(more));
+        report += &format!("  and {} more\n", human::count(more));
     }
-    // If this cannot be written there is nobody left to tell.
-    let _ = io::stderr().write_all(told.replace(human::TIE, " ").as_bytes());
+    // Standard error is closed: there is no one to report this to.
+    let _ = io::stderr().write_all(report.replace(human::TIE, " ").as_bytes());
 }

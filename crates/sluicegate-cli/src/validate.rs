@@ -2,7 +2,7 @@
 
 use crate::Problem;
 use crate::args::ValidateArgs;
-use crate::explain::{paragraph, words};
+use crate::explain::{TOGETHER, paragraph, words};
 use sluicegate::Limit;
 use sluicegate_server::config::Configuration;
 use sluicegate_server::engine::{KeySpec, OnStoreFailure, RuleSpec};
@@ -16,11 +16,12 @@ pub(crate) fn run(args: &ValidateArgs) -> Result<(), Problem> {
         text += &paragraph("Note", &note);
     }
     let rules = configuration.rules.len() as u64;
-    text += &format!("{} is right: {}.\n", printable(&args.file.display().to_string()), many(rules, "rule"));
+    text += &format!("{}: OK, {}\n", printable(&args.file.display().to_string()), many(rules, "rule"));
     crate::print(&text.replace(TIE, " "))
 }
 
-/// What this file alone would not start with. Variables and flags may add what is missing, so that it is no mistake.
+/// What keeps a server from starting with this file alone. It is not an error, because environment
+/// variables and flags may add what is missing.
 fn notes(configuration: &Configuration) -> Vec<String> {
     let protection = Protection {
         password: configuration.password_file.is_some(),
@@ -28,7 +29,7 @@ fn notes(configuration: &Configuration) -> Vec<String> {
         insecure: false,
     };
     let listen = configuration.listen.iter();
-    // A name is not looked up here: it may mean something else where the file will be used.
+    // Names are not resolved: they may resolve differently where the file is used.
     let addresses = listen.filter_map(|(protocol, at)| Some((protocol, at.as_ref()?.parse().ok()?)));
     addresses.filter_map(|(protocol, at)| safety::may_listen(protocol, at, protection).err()).collect()
 }
@@ -39,17 +40,14 @@ fn explain(rule: &RuleSpec) -> String {
         text += &limit_in_words(limit);
     }
     if rule.limits.len() > 1 {
-        text += &paragraph("Together", "A call is charged to all of these limits, or to none and is denied.");
+        text += &paragraph("Together", TOGETHER);
     }
     for (key, says) in &rule.keys {
         let key = printable(&String::from_utf8_lossy(key));
         let says = match says {
             KeySpec::Unlimited => "is always allowed".to_owned(),
             KeySpec::Blocked => "is never allowed".to_owned(),
-            KeySpec::Limits(limits) => {
-                let limits: Vec<String> = limits.iter().map(Limit::to_string).collect();
-                format!("has {} instead", limits.join(" and "))
-            }
+            KeySpec::Limits(limits) => format!("has {} instead", Limit::list_text(limits)),
         };
         text += &paragraph("Exception", &format!("{key} {says}."));
     }
@@ -58,16 +56,17 @@ fn explain(rule: &RuleSpec) -> String {
     }
     let failure = match rule.on_store_failure {
         None => None,
-        Some(OnStoreFailure::Error) => Some("that is told to callers.".to_owned()),
+        Some(OnStoreFailure::Error) => Some("callers get an error.".to_owned()),
         Some(OnStoreFailure::Allow) => Some("calls are allowed.".to_owned()),
         Some(OnStoreFailure::Deny) => Some("calls are denied.".to_owned()),
         Some(OnStoreFailure::Local) => {
             let share = rule.local_share.map(|percent| format!(" with {percent} % of the limits"));
             Some(format!("each server decides from its own memory{}.", share.unwrap_or_default()))
         }
+        Some(other) => Some(format!("the rule says {}.", other.as_str())),
     };
     if let Some(failure) = failure {
-        text += &paragraph("Failure", &format!("When a shared store cannot answer, {failure}"));
+        text += &paragraph("Failure", &format!("While the shared store is unavailable, {failure}"));
     }
     text + "\n"
 }

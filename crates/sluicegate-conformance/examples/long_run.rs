@@ -1,17 +1,17 @@
-//! Random decisions by the million, the core against the model, for as long as you like:
+//! Compares the core with the model on millions of random decisions:
 //!
 //! ```text
 //! cargo run --release -p sluicegate-conformance --example long_run -- DECISIONS [SEED]
 //! ```
 //!
-//! DECISIONS (ten million unless said) is for each algorithm, for lists of limits, and for the verbs. It stops at the
-//! first difference, with the trace that shows it.
+//! DECISIONS (ten million by default) is per algorithm, for lists of limits, and for the verbs. The
+//! run stops at the first difference and prints the trace that shows it.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to a person")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints for a person")]
 
 use sluicegate::Limit;
 use sluicegate_conformance::{
-    AccountInCore, InBackend, InCore, Mismatch, Report, random_traces, random_verbs,
+    BackendSubject, CoreKey, CoreSubject, Mismatch, Report, random_traces, random_verbs,
 };
 use std::process::ExitCode;
 use std::time::Instant;
@@ -36,19 +36,19 @@ fn main() -> ExitCode {
 fn run(decisions: u64, seed: u64) -> Result<(), Mismatch> {
     for algorithm in Limit::CHECKS.into_iter().map(Some).chain([None]) {
         let (mut report, began) = (Report::default(), Instant::now());
-        random_traces(algorithm, seed, decisions, InCore::new, &mut report)?;
-        tell(algorithm.unwrap_or("lists of limits"), report, began);
+        random_traces(algorithm, seed, decisions, CoreSubject::new, &mut report)?;
+        print(algorithm.unwrap_or("lists of limits"), report, began);
     }
     let (mut report, began) = (Report::default(), Instant::now());
-    random_verbs(seed, decisions, true, AccountInCore::new, &mut report)?;
-    tell("all verbs", report, began);
+    random_verbs(seed, decisions, true, CoreKey::new, &mut report)?;
+    print("all verbs", report, began);
     let (mut report, began) = (Report::default(), Instant::now());
-    random_verbs(seed, decisions, false, InBackend::memory, &mut report)?;
-    tell("in the library", report, began);
+    random_verbs(seed, decisions, false, BackendSubject::memory, &mut report)?;
+    print("in the library", report, began);
     Ok(())
 }
 
-fn tell(what: &str, Report { cases, checks, denied, returned, .. }: Report, began: Instant) {
+fn print(what: &str, Report { cases, checks, denied, returned, .. }: Report, began: Instant) {
     let seconds = began.elapsed().as_secs_f64();
     println!(
         "{what:<16} {checks:>10} equal in {cases} cases, {denied} denied, {returned} cancelled, {seconds:.0} s"

@@ -1,4 +1,4 @@
-//! Asks a subject and the model the same, and says where they differ.
+//! Runs the same calls on a subject and on the model, and reports where they differ.
 
 use crate::oracle::Oracle;
 use crate::random::{self, Call};
@@ -9,54 +9,54 @@ use sluicegate::Limit;
 use sluicegate_core::Time;
 use std::fmt;
 
-/// How many calls a random trace has.
+/// The calls of a random trace.
 pub(crate) const TRACE_LENGTH: usize = 40;
-/// How many random decisions the suite asks for each algorithm.
+/// The random decisions of the suite, per algorithm.
 const SUITE_DECISIONS: u64 = 4_000;
 
-/// What was asked.
+/// What was compared.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Report {
     /// Cases, each on a fresh subject.
     pub cases: u64,
     /// Checks, each compared in all six fields.
     pub checks: u64,
-    /// How many of them were denied.
+    /// Checks that were denied.
     pub denied: u64,
-    /// How many cancels gave something back.
+    /// Cancels that returned something.
     pub returned: u64,
-    /// How many settlements left a debt.
+    /// Settlements that left a debt.
     pub indebted: u64,
 }
 
-/// Where a subject and the model differ, with all that is needed to see it again.
+/// Where a subject and the model differ, with all that is needed to reproduce it.
 #[derive(Clone, Debug)]
 pub struct Mismatch {
-    /// What was asked.
+    /// The limits, or the row of a file.
     pub case: String,
     /// The calls up to the one that differs, as `sluice replay` reads them.
     pub trace: String,
-    /// What it should have answered.
+    /// The model's decision.
     pub expected: String,
-    /// What it answered.
-    pub answered: String,
+    /// The subject's decision.
+    pub actual: String,
 }
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { case, trace, expected, answered } = self;
-        write!(f, "{case}\n{trace}expected {expected}\nanswered {answered}")
+        let Self { case, trace, expected, actual } = self;
+        write!(f, "{case}\n{trace}expected {expected}\nactual   {actual}")
     }
 }
 
 impl std::error::Error for Mismatch {}
 
-/// Everything there is to ask of a subject: all vectors, and random traces for each algorithm and for lists.
+/// Runs the whole suite on a subject: all vectors, and random traces per algorithm and for lists.
 ///
-/// `make` makes a fresh subject for limits that are made at a time.
+/// `make` creates a fresh subject for limits that are created at a time.
 ///
 /// # Errors
-/// At the first answer that is not the model's.
+/// At the first decision that differs from the model's.
 pub fn suite<S: Subject>(mut make: impl FnMut(&[Limit], Time) -> S) -> Result<Report, Mismatch> {
     let mut report = vectors::run(&mut make)?;
     for algorithm in Limit::CHECKS.into_iter().map(Some).chain([None]) {
@@ -65,10 +65,10 @@ pub fn suite<S: Subject>(mut make: impl FnMut(&[Limit], Time) -> S) -> Result<Re
     Ok(report)
 }
 
-/// Random traces over random limits of an algorithm, or over random lists, from a seed.
+/// Runs random traces over random limits of an algorithm, or over random lists, from a seed.
 ///
 /// # Errors
-/// At the first answer that is not the model's.
+/// At the first decision that differs from the model's.
 pub fn random_traces<S: Subject>(
     algorithm: Option<&str>,
     seed: u64,
@@ -103,15 +103,15 @@ fn compare<S: Subject>(
     let times = trace.iter().map(|call| call.at);
     let times = times.clone().min().unwrap_or(start)..=times.max().unwrap_or(start);
     let (mut subject, mut oracle) = (make(limits, start), Oracle::new(limits, start, times));
-    for (place, call) in trace.iter().enumerate() {
+    for (index, call) in trace.iter().enumerate() {
         let expected = oracle.check(call.at, &call.key(), call.cost).rounded_up(subject.tick());
-        let answered = subject.check(call.at, &call.key(), call.cost);
-        if answered != expected {
+        let actual = subject.check(call.at, &call.key(), call.cost);
+        if actual != expected {
             return Err(Mismatch {
                 case: limits_text(limits),
-                trace: trace_text(&trace[..=place]),
+                trace: trace_text(&trace[..=index]),
                 expected: expected.to_string(),
-                answered: answered.to_string(),
+                actual: actual.to_string(),
             });
         }
         report.checks += 1;

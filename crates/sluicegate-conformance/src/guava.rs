@@ -1,4 +1,5 @@
-//! `smooth` beside Guava itself: random calls that Guava's own limiters have answered, as `guava/README.md` describes them.
+//! `smooth` compared with Guava itself: random calls decided by Guava's own limiters.
+//! `guava/README.md` describes the files.
 
 use crate::compare::{Mismatch, Report};
 use sluicegate::Limit;
@@ -16,23 +17,23 @@ pub const FILES: [(&str, &str); 2] = [
     ("warming_up", include_str!("../guava/warming_up.csv")),
 ];
 
-/// Plays what Guava was asked, and compares each answer and the whole state after it.
+/// Replays the calls that Guava decided, and compares each result and the whole state after it.
 ///
 /// # Errors
-/// At the first row that differs, or that is none.
+/// At the first row that differs or cannot be read.
 pub fn play(rows: impl BufRead) -> Result<Report, Mismatch> {
     let mut report = Report::default();
     let mut current: Option<(AnyLimit, AnyState)> = None;
     let mut trace = String::new();
-    for (place, line) in rows.lines().enumerate() {
+    for (index, line) in rows.lines().enumerate() {
         let line = line.unwrap_or_else(|error| error.to_string());
-        let mismatch = |trace: &str, expected: String, answered: String| Mismatch {
-            case: format!("line {}", place + 1),
+        let mismatch = |trace: &str, expected: String, actual: String| Mismatch {
+            case: format!("line {}", index + 1),
             trace: format!("{HEADER}\n{trace}"),
             expected,
-            answered,
+            actual,
         };
-        if place == 0 {
+        if index == 0 {
             if line == HEADER {
                 continue;
             }
@@ -45,30 +46,29 @@ pub fn play(rows: impl BufRead) -> Result<Report, Mismatch> {
         trace.push_str(&line);
         trace.push('\n');
         let row = Row::read(&line).ok_or_else(|| mismatch(&trace, "a row".to_owned(), line.clone()))?;
-        let answered =
-            row.ask(&mut current).ok_or_else(|| mismatch(&trace, "a case".to_owned(), line.clone()))?;
+        let actual =
+            row.call(&mut current).ok_or_else(|| mismatch(&trace, "a case".to_owned(), line.clone()))?;
         let state = current.as_ref().map(|(_, state)| state);
-        if answered != row.answer || state != Some(&row.state) {
-            let told = |answer: Answer, state: &AnyState| format!("{answer:?} and {state:?}");
-            let (expected, ours) =
-                (told(row.answer, &row.state), told(answered, state.unwrap_or(&row.state)));
+        if actual != row.outcome || state != Some(&row.state) {
+            let text = |outcome: Outcome, state: &AnyState| format!("{outcome:?} and {state:?}");
+            let (expected, ours) = (text(row.outcome, &row.state), text(actual, state.unwrap_or(&row.state)));
             return Err(mismatch(&trace, expected, ours));
         }
-        report.checks += u64::from(row.answer != Answer::Nothing);
-        report.denied += u64::from(row.answer == Answer::Refused);
+        report.checks += u64::from(row.outcome != Outcome::None);
+        report.denied += u64::from(row.outcome == Outcome::Denied);
     }
     Ok(report)
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Answer {
-    /// The caller sleeps so long.
+enum Outcome {
+    /// The caller sleeps this long.
     Waits(Span),
-    /// It would have to sleep for too long.
-    Refused,
-    /// It was no call for permits.
-    Nothing,
+    /// It would have to sleep for longer than its maximum wait.
+    Denied,
+    /// The row does not acquire permits.
+    None,
 }
 
 struct Row<'a> {
@@ -77,8 +77,8 @@ struct Row<'a> {
     limit: &'a str,
     permits: u32,
     max_wait: Span,
-    answer: Answer,
-    /// Guava's own, as we would write it.
+    outcome: Outcome,
+    /// Guava's state, in our encoding.
     state: AnyState,
 }
 
@@ -89,10 +89,10 @@ impl<'a> Row<'a> {
             return None;
         };
         let micros = |text: &str| text.parse().ok().map(Span::from_micros);
-        let answer = match allowed {
-            "" => Answer::Nothing,
-            "0" => Answer::Refused,
-            _ => Answer::Waits(micros(wait)?),
+        let outcome = match allowed {
+            "" => Outcome::None,
+            "0" => Outcome::Denied,
+            _ => Outcome::Waits(micros(wait)?),
         };
         let stored = u64::from_str_radix(stored, 16).ok()?;
         let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).ok();
@@ -103,35 +103,36 @@ impl<'a> Row<'a> {
             limit,
             permits: permits.parse().unwrap_or(0),
             max_wait: micros(max_wait).unwrap_or(Span::MAX),
-            answer,
+            outcome,
             state: AnyState::Cell(state),
         })
     }
 
-    /// Asks our limiter the same; `None` if that cannot be asked.
-    fn ask(&self, current: &mut Option<(AnyLimit, AnyState)>) -> Option<Answer> {
-        let made = |start: Time| match self.limit.parse::<Limit>().ok()?.made_at(start)? {
+    /// Runs the call on our limiter; `None` if the row makes no sense.
+    fn call(&self, current: &mut Option<(AnyLimit, AnyState)>) -> Option<Outcome> {
+        let create = |start: Time| match self.limit.parse::<Limit>().ok()?.made_at(start)? {
             limit @ AnyLimit::Cell(CellLimit::Smooth(_)) => Some(limit),
             _ => None,
         };
         match (self.call, current) {
             ("make", current) => {
-                let (limit, mut state) = (made(self.at)?, AnyState::default());
-                // Guava has a state from the start; ours has one from the first charge on, be it of nothing.
+                let (limit, mut state) = (create(self.at)?, AnyState::default());
+                // Guava has a state from the start; ours has one from the first charge on, even of
+                // cost 0.
                 limit.charge(&mut state, self.at, 0);
                 *current = Some((limit, state));
-                Some(Answer::Nothing)
+                Some(Outcome::None)
             }
             ("rate", Some((limit, state))) => {
-                let changed = made(self.at)?;
+                let changed = create(self.at)?;
                 changed.adopt(limit, state, Times { now: self.at, latest: self.at });
                 *limit = changed;
-                Some(Answer::Nothing)
+                Some(Outcome::None)
             }
             ("acquire" | "try", Some((limit, state))) => {
                 let decision = limit.check_within(state, self.at, self.permits, self.max_wait);
-                let waits = Answer::Waits(decision.delay());
-                Some(if decision.allowed() { waits } else { Answer::Refused })
+                let waits = Outcome::Waits(decision.delay());
+                Some(if decision.allowed() { waits } else { Outcome::Denied })
             }
             _ => None,
         }

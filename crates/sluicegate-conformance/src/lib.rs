@@ -1,24 +1,25 @@
-//! Is it right? The same questions to everything that answers them, and the answers of a model.
+//! The conformance suite: the same calls to every implementation, compared with a model's
+//! decisions.
 //!
-//! A [`Subject`] is whatever offers check-at-a-time: the core, a store, a server behind a protocol. It joins with one
-//! line and is asked all of it:
+//! A [`Subject`] is an implementation that decides calls at given times: the core, a store, a
+//! server behind a protocol. It joins with one line and runs the whole suite:
 //!
 //! ```
-//! use sluicegate_conformance::{Answer, InCore, suite};
+//! use sluicegate_conformance::{Fields, CoreSubject, suite};
 //!
-//! let report = suite(|limits, start| InCore::new(limits, start)).unwrap();
+//! let report = suite(|limits, start| CoreSubject::new(limits, start)).unwrap();
 //! assert!(report.checks > 1_000);
 //! ```
 //!
-//! - [`vectors`]: cases in a language-neutral CSV, with every field of every answer.
-//! - [`random`]: limits and traces made up from a seed, extremes included.
-//! - [`guava`]: calls that Guava itself has answered, for `smooth`.
-//! - [`oracle`]: the slow model's answers to them. The model is a crate without dependencies, written from the
-//!   specification; nothing of the fast code is in it.
+//! - [`vectors`]: cases in language-neutral CSV, with every field of every decision.
+//! - [`random`]: limits and traces from a seed, extremes included.
+//! - [`guava`]: calls that were decided by Guava itself, for `smooth`.
+//! - [`oracle`]: the slow model's decisions. The model is a crate without dependencies, written
+//!   from the specification; it shares no code with what it judges.
 
+mod backend_subject;
 mod compare;
-mod in_backend;
-mod in_core;
+mod core_subject;
 mod subject;
 mod verbs;
 
@@ -27,8 +28,8 @@ pub mod oracle;
 pub mod random;
 pub mod vectors;
 
+pub use backend_subject::{BackendSubject, Ready, Wait};
 pub use compare::{Mismatch, Report, random_traces, suite};
-pub use in_backend::{AtOnce, InBackend, Wait};
-pub use in_core::{AccountInCore, InCore};
-pub use subject::{Answer, Subject};
-pub use verbs::{OneKey, random_verbs};
+pub use core_subject::{CoreKey, CoreSubject};
+pub use subject::{Fields, Subject};
+pub use verbs::{KeySubject, random_verbs};

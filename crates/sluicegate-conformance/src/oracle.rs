@@ -1,6 +1,6 @@
-//! The slow model, asked in the words of the rest: limits in, answers out.
+//! The slow model behind the interface of the suite: limits in, decisions out.
 
-use crate::subject::{Answer, Subject};
+use crate::subject::{Fields, Subject};
 use sluicegate::Limit;
 use sluicegate::limit::{Initial, Spec, WindowSpec};
 use sluicegate_core::fixed_window::FixedWindow;
@@ -10,7 +10,7 @@ use sluicegate_model as model;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-/// The model of several limits, for any number of keys.
+/// The model of a list of limits, for any number of keys.
 #[derive(Debug)]
 pub struct Oracle {
     rules: Vec<model::Rule>,
@@ -18,22 +18,23 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// The model of a limiter made at `start`, for calls within `times`, of which calendars are worked out.
+    /// Creates the model of a limiter created at `start`. Calendars are computed for calls within
+    /// `times`.
     pub fn new(limits: &[Limit], start: Time, times: RangeInclusive<Time>) -> Oracle {
         Oracle { rules: rules(limits, start, &times), keys: HashMap::new() }
     }
 }
 
 impl Subject for Oracle {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
         let new = || model::Model::new(self.rules.clone());
         self.keys.entry(key.to_vec()).or_insert_with(new).check(at.as_micros(), u64::from(cost)).into()
     }
 }
 
-impl From<model::Answer> for Answer {
-    fn from(answer: model::Answer) -> Answer {
-        Answer {
+impl From<model::Decision> for Fields {
+    fn from(answer: model::Decision) -> Fields {
+        Fields {
             allowed: answer.allowed,
             limit: answer.limit,
             remaining: answer.remaining,
@@ -47,7 +48,7 @@ impl From<model::Answer> for Answer {
     }
 }
 
-/// The model's words for limits.
+/// Converts limits to the model's rules.
 pub fn rules(limits: &[Limit], start: Time, times: &RangeInclusive<Time>) -> Vec<model::Rule> {
     limits.iter().map(|limit| rule(limit, start, times)).collect()
 }
@@ -63,7 +64,7 @@ fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Ru
     };
     match limit.spec() {
         Spec::TokenBucket { rate, burst, initial } => {
-            let initial = initial.map(|Initial { tokens, start }| model::Initial {
+            let initial = initial.map(|Initial { tokens, start, .. }| model::Initial {
                 tokens: u64::from(tokens),
                 start: start.unwrap_or(made_at).as_micros(),
             });
@@ -83,7 +84,7 @@ fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Ru
         Spec::SlidingLog { rate, count_all } => {
             model::Rule::SlidingLog { count: count(rate), period: period(rate), count_all: *count_all }
         }
-        Spec::Concurrency { .. } => unreachable!("{limit} gives leases: it has a model of its own"),
+        Spec::Concurrency { .. } => unreachable!("{limit} grants leases, which have a model of their own"),
         Spec::SlidingWindow { rate } => {
             model::Rule::SlidingWindow { count: count(rate), period: period(rate) }
         }
@@ -96,11 +97,12 @@ fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Ru
                     cold_thousandths: u64::from(cold.thousandths()),
                 },
                 (None, Some(burst)) => model::Permits::Burst(u64::from(*burst)),
-                (None, None) => model::Permits::ASecond,
+                (None, None) => model::Permits::OneSecond,
             },
             initial: initial.map(u64::from),
             start: start.unwrap_or(made_at).as_micros(),
         }),
+        other => unreachable!("{other:?} has no model"),
     }
 }
 
@@ -113,18 +115,20 @@ fn windows(limit: &Limit, windows: &WindowSpec, times: &RangeInclusive<Time>) ->
             model::Windows::From { start: start.as_micros(), period: period.as_micros() }
         }
         WindowSpec::First { period } => model::Windows::First { period: period.as_micros() },
-        // Where the calendar's windows begin is tested against another time-zone library, not here.
+        // Where calendar windows begin is tested against another time-zone library, not here.
         WindowSpec::Calendar { .. } => match limit.made_at(Time::EPOCH) {
             Some(AnyLimit::Cell(CellLimit::FixedWindow(calendar))) => {
                 model::Windows::Boundaries(boundaries(&calendar, times))
             }
             other => unreachable!("calendar windows belong to a fixed window, not {other:?}"),
         },
+        other => unreachable!("{other:?} has no model"),
     }
 }
 
 fn boundaries(calendar: &FixedWindow, times: &RangeInclusive<Time>) -> Vec<u64> {
-    // The end of the window that a call at that time opens; the last one may lie beyond all time.
+    // The end of the window that a call at that time opens; the last one may lie beyond
+    // `Time::MAX`.
     let end = |at: u64| {
         let mut cell = Cell::UNSEEN;
         calendar.charge(&mut cell, Time::saturating_from_micros(at), 1);

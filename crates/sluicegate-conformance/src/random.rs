@@ -1,4 +1,4 @@
-//! Limits and traces made up from a seed: ordinary ones, and the extremes of every bound.
+//! Limits and traces from a seed: ordinary ones, and the extremes of every bound.
 
 use fastrand::Rng;
 use sluicegate::Limit;
@@ -9,11 +9,11 @@ use sluicegate_core::{Span, Time};
 /// A call of a trace: time, key and cost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Call {
-    /// When.
+    /// The time.
     pub at: Time,
     /// Which of a few keys.
     pub key: u8,
-    /// How much.
+    /// The cost.
     pub cost: u32,
 }
 
@@ -25,7 +25,7 @@ impl Call {
 }
 
 const YEAR: u64 = 365 * 86_400_000_000;
-/// The zones of random calendars: clocks that change, half hours, fixed offsets, the date line.
+/// The zones of random calendars: daylight saving, half hours, fixed offsets, the date line.
 const ZONES: [&str; 9] = [
     "UTC",
     "+08:00",
@@ -38,7 +38,7 @@ const ZONES: [&str; 9] = [
     "Pacific/Apia",
 ];
 
-/// A number from `least` to `most`: as often small as large, and often at an edge.
+/// Returns a number from `least` to `most`, often small and often at an edge.
 pub fn number(rng: &mut Rng, least: u64, most: u64) -> u64 {
     let edges =
         [least, least + 1, most, most.saturating_sub(1), 2, 3, 5, 7, 10, 60, 999_999_937, 999_999_999];
@@ -51,14 +51,15 @@ pub fn number(rng: &mut Rng, least: u64, most: u64) -> u64 {
 }
 
 fn period(rng: &mut Rng) -> String {
-    let ordinary = ["s", "10s", "60s", "m", "h", "d", "7d", "1ms", "250ms", "7us"];
+    let ordinary = ["s", "10s", "60s", "min", "h", "d", "7d", "1ms", "250ms", "7us"];
     match rng.u8(..10) {
         0..4 => ordinary[rng.usize(..ordinary.len())].to_owned(),
         _ => format!("{}us", number(rng, 1, 10 * YEAR)),
     }
 }
 
-/// A limit of the algorithm with small numbers, under which calls of a few units a few microseconds apart meet often.
+/// Returns a limit with small parameters, under which calls a few microseconds apart interact
+/// often.
 pub fn small_limit(rng: &mut Rng, algorithm: &str) -> Limit {
     loop {
         let (count, period) = (rng.u64(1..=9), rng.u64(1..=9));
@@ -78,11 +79,11 @@ pub fn small_limit(rng: &mut Rng, algorithm: &str) -> Limit {
     }
 }
 
-/// A limit of the algorithm, any numbers within bounds.
+/// Returns a limit of the algorithm, with any parameters within bounds.
 pub fn limit(rng: &mut Rng, algorithm: &str) -> Limit {
     loop {
         let text = limit_text(rng, algorithm);
-        // What is out of bounds, such as more than a century to fill, is drawn again.
+        // A limit out of bounds, such as more than a century to fill, is drawn again.
         if let Ok(limit) = text.parse() {
             return limit;
         }
@@ -131,13 +132,13 @@ fn limit_text(rng: &mut Rng, algorithm: &str) -> String {
     format!("{algorithm} {measure}{options}")
 }
 
-/// A start in the time of most traces, so that some begin before it.
+/// Returns a start within the time of most traces, so that some begin before it.
 fn start_option(rng: &mut Rng) -> String {
     let (year, month, day) = (rng.u8(17..28), rng.u8(1..10), rng.u8(0..9));
     format!(" start=20{year}-0{month}-1{day}T00:00:00+08:00")
 }
 
-/// One to four limits that may stand together.
+/// Returns one to four limits that can form a list.
 pub fn list(rng: &mut Rng) -> Vec<Limit> {
     let mut limits = Vec::new();
     for _ in 0..rng.usize(2..=4) {
@@ -150,7 +151,7 @@ pub fn list(rng: &mut Rng) -> Vec<Limit> {
     if limits.is_empty() { list(rng) } else { limits }
 }
 
-/// The lengths of time at which something happens under a limit.
+/// Returns the durations at which something happens under a limit.
 fn scales(limit: &Limit) -> Vec<u64> {
     let of_rate = |rate: &sluicegate_core::Rate, burst: u32| {
         let (count, period) = (u64::from(rate.count()), rate.period().as_micros());
@@ -172,12 +173,13 @@ fn scales(limit: &Limit) -> Vec<u64> {
         }
         Spec::FixedWindow { windows, .. } => match windows {
             WindowSpec::Aligned { period, .. } | WindowSpec::First { period } => vec![period.as_micros()],
-            WindowSpec::Calendar { .. } => vec![3_600_000_000, 86_400_000_000, 40 * 86_400_000_000],
+            _ => vec![3_600_000_000, 86_400_000_000, 40 * 86_400_000_000],
         },
+        other => unreachable!("{other:?} has no scales"),
     }
 }
 
-/// When a trace begins: usually in our days, sometimes at the very start or near the end of time.
+/// Returns when a trace begins: mostly in our days, sometimes at the epoch or near the end of time.
 fn beginning(rng: &mut Rng) -> u64 {
     match rng.u8(..8) {
         0 => 0,
@@ -188,7 +190,7 @@ fn beginning(rng: &mut Rng) -> u64 {
     }
 }
 
-/// A step forward at the scale of what the limits do.
+/// Returns a step forward at the scale of the limits.
 pub fn step(rng: &mut Rng, limits: &[Limit]) -> u64 {
     let scales = scales(&limits[rng.usize(..limits.len())]);
     let scale = scales[rng.usize(..scales.len())];
@@ -203,7 +205,7 @@ pub fn step(rng: &mut Rng, limits: &[Limit]) -> u64 {
     }
 }
 
-/// A cost at the scale of what a limit admits.
+/// Returns a cost at the scale of what a limit admits.
 pub fn cost(rng: &mut Rng, limits: &[Limit]) -> u32 {
     // The limit of a slow `smooth` may be 0.
     let limit = saturating_count(limits[rng.usize(..limits.len())].at_once()).max(1);
@@ -219,7 +221,7 @@ pub fn cost(rng: &mut Rng, limits: &[Limit]) -> u32 {
     }
 }
 
-/// A moment `step` after another, or, if the clock may step back, sometimes before it. Stays within time.
+/// Returns a moment `step` after another, or, if the clock may step back, sometimes before it.
 pub fn advance(rng: &mut Rng, at: Time, step: u64, may_step_back: bool) -> Time {
     if may_step_back && rng.u8(..6) == 0 {
         return Time::saturating_from_micros(at.as_micros().saturating_sub(step));
@@ -228,7 +230,7 @@ pub fn advance(rng: &mut Rng, at: Time, step: u64, may_step_back: bool) -> Time 
     Time::from_micros(next).unwrap_or(at)
 }
 
-/// A trace of `length` calls by a few keys.
+/// Returns a trace of `length` calls by a few keys.
 pub fn trace(rng: &mut Rng, limits: &[Limit], length: usize, may_step_back: bool) -> Vec<Call> {
     let mut at = Time::saturating_from_micros(beginning(rng));
     let keys = rng.u8(1..=3);
@@ -241,7 +243,7 @@ pub fn trace(rng: &mut Rng, limits: &[Limit], length: usize, may_step_back: bool
         .collect()
 }
 
-/// When a trace of verbs begins.
+/// Returns when a trace of verbs begins.
 pub fn start(rng: &mut Rng) -> Time {
     Time::saturating_from_micros(beginning(rng))
 }

@@ -1,19 +1,20 @@
-//! What is asked, and what it answers.
+//! What is tested, and the fields of its decisions.
 
 use sluicegate_core::{Decision, RetryAfter, Span, Time};
 use std::fmt;
 
-/// Whatever answers one check at a time. It keeps the state of every key; a new one is made for each case.
+/// An implementation that decides one check after another. It keeps the state of every key; each
+/// case has a fresh one.
 pub trait Subject {
     /// Decides a call at a time.
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer;
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields;
 
-    /// The latest time at which it can be asked. Cases that go on for longer are left out.
+    /// Returns the latest time that it accepts. Cases that go further are skipped.
     fn latest() -> Time {
         Time::MAX
     }
 
-    /// The unit of its durations in microseconds: a protocol may tell them in milliseconds, rounded up.
+    /// Returns the unit of its durations in microseconds: a protocol may round up to milliseconds.
     fn tick(&self) -> u64 {
         1
     }
@@ -21,8 +22,8 @@ pub trait Subject {
 
 /// The six fields of a decision, as they are written in the vectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Answer {
-    /// Yes or no.
+pub struct Fields {
+    /// Whether the call is allowed.
     pub allowed: bool,
     /// The most that an idle key could take at once.
     pub limit: u64,
@@ -36,12 +37,12 @@ pub struct Answer {
     pub delay: u64,
 }
 
-impl Answer {
-    /// The same as a subject tells it whose durations are whole multiples of a tick: rounded up.
+impl Fields {
+    /// Rounds the durations up to multiples of a tick, as a subject with that tick reports them.
     #[must_use]
-    pub fn rounded_up(self, tick: u64) -> Answer {
+    pub fn rounded_up(self, tick: u64) -> Fields {
         let up = |micros: u64| micros.div_ceil(tick) * tick;
-        Answer {
+        Fields {
             retry_after: self.retry_after.map(|retry_after| match retry_after {
                 RetryAfter::After(wait) => RetryAfter::After(Span::from_micros(up(wait.as_micros()))),
                 RetryAfter::Never => RetryAfter::Never,
@@ -52,12 +53,12 @@ impl Answer {
         }
     }
 
-    /// Reads what [`Answer`] prints.
-    pub(crate) fn read(text: &str) -> Option<Answer> {
+    /// Parses the `Display` form.
+    pub(crate) fn read(text: &str) -> Option<Fields> {
         let mut fields = text.split(',');
         let mut next = || fields.next();
         let number = |text: &str| text.parse::<u64>().ok();
-        Some(Answer {
+        Some(Fields {
             allowed: next()? == "1",
             limit: number(next()?)?,
             remaining: number(next()?)?,
@@ -72,9 +73,9 @@ impl Answer {
     }
 }
 
-impl From<Decision> for Answer {
-    fn from(decision: Decision) -> Answer {
-        Answer {
+impl From<Decision> for Fields {
+    fn from(decision: Decision) -> Fields {
+        Fields {
             allowed: decision.allowed(),
             limit: decision.limit(),
             remaining: decision.remaining(),
@@ -85,10 +86,10 @@ impl From<Decision> for Answer {
     }
 }
 
-impl fmt::Display for Answer {
-    /// As the vectors write it: `1,5,4,,60000000,0`.
+impl fmt::Display for Fields {
+    /// Writes the columns of the vectors: `1,5,4,,60000000,0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Answer { limit, remaining, reset_after, delay, .. } = self;
+        let Fields { limit, remaining, reset_after, delay, .. } = self;
         write!(f, "{},{limit},{remaining},", u8::from(self.allowed))?;
         match self.retry_after {
             None => {}

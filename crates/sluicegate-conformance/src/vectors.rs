@@ -1,18 +1,19 @@
-//! Conformance vectors: cases with every field of every answer, in CSV that any language can read.
+//! Conformance vectors: cases with every field of every decision, in CSV that any language can
+//! read.
 //!
-//! The files are in `vectors/`, with a README that says how to use them. `cargo xtask vectors` writes them from the
-//! model's answers, and a test says when they are stale.
+//! The files are in `vectors/`, with a README that explains how to use them. `cargo xtask vectors`
+//! writes them from the model's decisions, and a test fails if they are stale.
 
 mod generate;
 
 pub use generate::generate;
 
 use crate::compare::{Mismatch, Report};
-use crate::subject::{Answer, Subject};
+use crate::subject::{Fields, Subject};
 use sluicegate::Limit;
 use sluicegate_core::Time;
 
-/// Between the limits of a list.
+/// Separates the limits of a list.
 pub const LIMITS_SEPARATOR: &str = " ; ";
 /// The header of a vector file.
 pub const HEADER: &str =
@@ -28,31 +29,31 @@ pub const FILES: [(&str, &str); 9] = [
     ("min_interval", include_str!("../vectors/min_interval.csv")),
     ("pacer", include_str!("../vectors/pacer.csv")),
     ("smooth", include_str!("../vectors/smooth.csv")),
-    ("several", include_str!("../vectors/several.csv")),
+    ("all_of", include_str!("../vectors/all_of.csv")),
 ];
 
-/// Runs all vectors on subjects that `make` makes, a fresh one for each case.
+/// Runs all vectors, each case on a fresh subject from `make`.
 ///
 /// # Errors
-/// At the first answer that is not the one in the file.
+/// At the first decision that differs from the file.
 pub fn run<S: Subject>(mut make: impl FnMut(&[Limit], Time) -> S) -> Result<Report, Mismatch> {
     let mut report = Report::default();
     for (file, text) in FILES {
         let mut current: Option<(&str, S)> = None;
-        let mut left_out = "";
-        for (place, line) in text.lines().enumerate().skip(1) {
-            let mismatch = |expected: &str, answered: String| Mismatch {
-                case: format!("{file}.csv:{}", place + 1),
+        let mut skipped = "";
+        for (index, line) in text.lines().enumerate().skip(1) {
+            let mismatch = |expected: &str, actual: String| Mismatch {
+                case: format!("{file}.csv:{}", index + 1),
                 trace: format!("{line}\n"),
                 expected: expected.to_owned(),
-                answered,
+                actual,
             };
             let row = Row::read(line).ok_or_else(|| mismatch("a row", "not a row".to_owned()))?;
-            // What a subject cannot be asked, and the rest of that case.
+            // A time that the subject does not accept ends the case.
             if row.at > S::latest() {
-                left_out = row.case;
+                skipped = row.case;
             }
-            if row.case == left_out {
+            if row.case == skipped {
                 continue;
             }
             let is_same_case = current.as_ref().is_some_and(|(case, _)| *case == row.case);
@@ -62,10 +63,10 @@ pub fn run<S: Subject>(mut make: impl FnMut(&[Limit], Time) -> S) -> Result<Repo
                 report.cases += 1;
             }
             let Some((_, subject)) = &mut current else { continue };
-            let expected = row.answer.rounded_up(subject.tick());
-            let answered = subject.check(row.at, row.key.as_bytes(), row.cost);
-            if answered != expected {
-                return Err(mismatch(&expected.to_string(), answered.to_string()));
+            let expected = row.fields.rounded_up(subject.tick());
+            let actual = subject.check(row.at, row.key.as_bytes(), row.cost);
+            if actual != expected {
+                return Err(mismatch(&expected.to_string(), actual.to_string()));
             }
             report.checks += 1;
             report.denied += u64::from(!expected.allowed);
@@ -74,31 +75,31 @@ pub fn run<S: Subject>(mut make: impl FnMut(&[Limit], Time) -> S) -> Result<Repo
     Ok(report)
 }
 
-/// A line of a file. None of its fields needs quotes.
+/// A line of a file. No column needs quotes.
 struct Row<'a> {
     case: &'a str,
     limits: &'a str,
     at: Time,
     key: &'a str,
     cost: u32,
-    answer: Answer,
+    fields: Fields,
 }
 
 impl<'a> Row<'a> {
     fn read(line: &'a str) -> Option<Row<'a>> {
-        let mut fields = line.splitn(6, ',');
+        let mut columns = line.splitn(6, ',');
         Some(Row {
-            case: fields.next()?,
-            limits: fields.next()?,
-            at: Time::from_micros(fields.next()?.parse().ok()?)?,
-            key: fields.next()?,
-            cost: fields.next()?.parse().ok()?,
-            answer: Answer::read(fields.next()?)?,
+            case: columns.next()?,
+            limits: columns.next()?,
+            at: Time::from_micros(columns.next()?.parse().ok()?)?,
+            key: columns.next()?,
+            cost: columns.next()?.parse().ok()?,
+            fields: Fields::read(columns.next()?)?,
         })
     }
 }
 
-/// The limits of a list.
+/// Parses the limits of a list.
 fn limits(text: &str) -> Result<Vec<Limit>, String> {
     text.split(LIMITS_SEPARATOR)
         .map(|limit| limit.parse::<Limit>().map_err(|error| error.to_string()))

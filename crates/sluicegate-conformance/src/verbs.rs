@@ -1,9 +1,9 @@
-//! Every verb in any order on one key: a subject beside the model.
+//! Every verb in any order on one key: a subject compared with the model.
 
 use crate::compare::{Mismatch, Report, TRACE_LENGTH, limits_text};
 use crate::oracle;
 use crate::random;
-use crate::subject::Answer;
+use crate::subject::Fields;
 use fastrand::Rng;
 use sluicegate::Limit;
 use sluicegate_core::algorithm::Verb;
@@ -13,29 +13,29 @@ use sluicegate_core::{Decision, Span, Time};
 use sluicegate_model::{Model, ReceiptId};
 use std::fmt::{Display, Write as _};
 
-/// One key of whatever offers every verb.
-pub trait OneKey {
-    /// Names a reservation.
+/// One key of an implementation that supports every verb.
+pub trait KeySubject {
+    /// Identifies a reservation.
     type Receipt: Clone;
 
-    /// May the call happen?
+    /// Decides a call, and charges it if it is allowed.
     fn check(&mut self, now: Time, cost: u32) -> Decision;
-    /// Would it be allowed?
+    /// Decides whether a call would be allowed.
     fn peek(&mut self, now: Time, cost: u32) -> Decision;
-    /// Takes as much as remains.
+    /// Charges as much as remains, up to a cost.
     ///
     /// # Errors
-    /// When the limits do not offer it.
+    /// If the limits do not support it.
     fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported>;
-    /// Gives cost back.
+    /// Returns cost to the key.
     ///
     /// # Errors
-    /// When the limits do not offer it.
+    /// If the limits do not support it.
     fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, Unsupported>;
     /// Charges now, to act later.
     ///
     /// # Errors
-    /// When the limits do not offer it.
+    /// If the limits do not support it.
     fn reserve(
         &mut self,
         now: Time,
@@ -45,32 +45,32 @@ pub trait OneKey {
     /// Charges now, to act later, without a receipt.
     ///
     /// # Errors
-    /// When the limits do not offer it.
+    /// If the limits do not support it.
     fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
         self.reserve(now, cost, max_wait).map(|(decision, _)| decision)
     }
-    /// Gives a reservation back.
+    /// Returns a reservation.
     fn cancel(&mut self, now: Time, receipt: Self::Receipt) -> bool;
-    /// Says what a reservation has used.
+    /// Corrects a reservation to what was used.
     fn settle(&mut self, now: Time, receipt: Self::Receipt, used: u32) -> bool;
-    /// When the next window starts.
+    /// Returns when the next window starts.
     fn next_window(&mut self, now: Time) -> Time;
-    /// Forgets everything.
+    /// Deletes the key's state.
     fn reset(&mut self);
 
-    /// The latest time at which it can be asked. Cases that go on for longer are left out.
+    /// Returns the latest time that it accepts. Cases that go further are skipped.
     fn latest() -> Time {
         Time::MAX
     }
 }
 
-/// Random verbs in any order on one key: check, peek, take, refund, reserve, check within a wait, cancel, settle, next window and reset,
-/// each compared with the model. `make` makes a fresh key under limits that are made at a time; `steps_back` says
-/// whether time may step back in between.
+/// Runs random verbs in any order on one key (check, peek, take, refund, reserve, check within a
+/// wait, cancel, settle, next window and reset), each compared with the model. `make` creates a
+/// fresh key under limits that are created at a time; `steps_back` allows the clock to step back.
 ///
 /// # Errors
-/// At the first answer that is not the model's.
-pub fn random_verbs<K: OneKey>(
+/// At the first decision that differs from the model's.
+pub fn random_verbs<K: KeySubject>(
     seed: u64,
     operations: u64,
     steps_back: bool,
@@ -91,7 +91,7 @@ pub fn random_verbs<K: OneKey>(
     Ok(())
 }
 
-fn run<K: OneKey>(
+fn run<K: KeySubject>(
     rng: &mut Rng,
     limits: &[Limit],
     steps_back: bool,
@@ -112,7 +112,7 @@ fn run<K: OneKey>(
     }
     let times =
         moments.iter().copied().min().unwrap_or(start)..=moments.iter().copied().max().unwrap_or(start);
-    let mut both = Both {
+    let mut pair = Pair {
         limits,
         key: make(limits, start),
         model: Model::new(oracle::rules(limits, start, &times)),
@@ -120,16 +120,16 @@ fn run<K: OneKey>(
     };
     let mut history = String::new();
     for now in moments {
-        let Some(Asked { what, expected, answered }) = both.ask(rng, now, report) else { continue };
-        let _ = writeln!(history, "{} {what}: {expected}", now.as_micros());
+        let Some(Comparison { call, expected, actual }) = pair.call(rng, now, report) else { continue };
+        let _ = writeln!(history, "{} {call}: {expected}", now.as_micros());
         let (standing, model_standing) =
-            (text(both.key.peek(now, 0)), text(both.model.peek(now.as_micros(), 0)));
-        if (&answered, &standing) != (&expected, &model_standing) {
+            (text(pair.key.peek(now, 0)), text(pair.model.peek(now.as_micros(), 0)));
+        if (&actual, &standing) != (&expected, &model_standing) {
             return Err(Mismatch {
                 case: limits_text(limits),
                 trace: history,
                 expected: format!("{expected} then {model_standing}"),
-                answered: format!("{answered} then {standing}"),
+                actual: format!("{actual} then {standing}"),
             });
         }
         report.checks += 1;
@@ -137,137 +137,146 @@ fn run<K: OneKey>(
     Ok(())
 }
 
-/// One key twice: as the subject keeps it and as the model does.
-struct Both<'a, K: OneKey> {
+/// The same key in the subject and in the model.
+struct Pair<'a, K: KeySubject> {
     limits: &'a [Limit],
     key: K,
     model: Model,
     receipts: Vec<(K::Receipt, ReceiptId)>,
 }
 
-/// A question and both answers.
-struct Asked {
-    what: String,
+/// A call and its results in both.
+struct Comparison {
+    call: String,
     expected: String,
-    answered: String,
+    actual: String,
 }
 
-impl Asked {
-    fn new(what: String, expected: impl Display, answered: impl Display) -> Asked {
-        Asked { what, expected: format!("{expected}"), answered: format!("{answered}") }
+impl Comparison {
+    fn new(call: String, expected: impl Display, actual: impl Display) -> Comparison {
+        Comparison { call, expected: format!("{expected}"), actual: format!("{actual}") }
     }
 }
 
-impl<K: OneKey> Both<'_, K> {
-    /// A random question; `None` if the limits do not offer it.
-    fn ask(&mut self, rng: &mut Rng, now: Time, report: &mut Report) -> Option<Asked> {
+impl<K: KeySubject> Pair<'_, K> {
+    /// Makes a random call; `None` if the limits do not support it.
+    fn call(&mut self, rng: &mut Rng, now: Time, report: &mut Report) -> Option<Comparison> {
         let (micros, cost) = (now.as_micros(), random::cost(rng, self.limits));
         match rng.u8(..17) {
             0..4 => {
                 let expected = self.model.check(micros, cost.into());
-                let answered = self.key.check(now, cost);
-                Some(Asked::new(format!("check {cost}"), text(expected), text(answered)))
+                let actual = self.key.check(now, cost);
+                Some(Comparison::new(format!("check {cost}"), text(expected), text(actual)))
             }
             4 => {
                 let expected = self.model.peek(micros, cost.into());
-                let answered = self.key.peek(now, cost);
-                Some(Asked::new(format!("peek {cost}"), text(expected), text(answered)))
+                let actual = self.key.peek(now, cost);
+                Some(Comparison::new(format!("peek {cost}"), text(expected), text(actual)))
             }
             5 => {
                 let taken = self.key.take(now, cost);
-                let (answered, taken) = taken.map_err(|refused| self.may_refuse(refused)).ok()?;
+                let (actual, taken) = taken.map_err(|error| self.assert_unsupported(error)).ok()?;
                 let (expected, model_taken) = self.model.take(micros, cost.into());
                 let expected = format!("{} took {model_taken}", text(expected));
-                Some(Asked::new(format!("take {cost}"), expected, format!("{} took {taken}", text(answered))))
+                Some(Comparison::new(
+                    format!("take {cost}"),
+                    expected,
+                    format!("{} took {taken}", text(actual)),
+                ))
             }
             6 | 7 => {
                 let expected = self.model.refund(micros, cost.into()).map(text);
-                let answered = self.key.refund(now, cost).ok().map(text);
-                Some(Asked::new(format!("refund {cost}"), format!("{expected:?}"), format!("{answered:?}")))
+                let actual = self.key.refund(now, cost).ok().map(text);
+                Some(Comparison::new(
+                    format!("refund {cost}"),
+                    format!("{expected:?}"),
+                    format!("{actual:?}"),
+                ))
             }
             8..11 => {
-                let max_wait = patience(rng, self.limits);
+                let max_wait = max_wait(rng, self.limits);
                 self.reserve(now, cost, max_wait)
             }
             11 => {
-                let max_wait = patience(rng, self.limits);
+                let max_wait = max_wait(rng, self.limits);
                 let decision = self.key.check_within(now, cost, Span::from_micros(max_wait));
-                let answered = decision.map_err(|refused| self.may_refuse(refused)).ok()?;
+                let actual = decision.map_err(|error| self.assert_unsupported(error)).ok()?;
                 let expected = self.model.check_within(micros, cost.into(), max_wait);
-                Some(Asked::new(format!("check {cost} within {max_wait}"), text(expected), text(answered)))
+                Some(Comparison::new(format!("check {cost} within {max_wait}"), text(expected), text(actual)))
             }
             12..16 if !self.receipts.is_empty() => {
-                // A used one, now and then: it must be refused.
-                let place = rng.usize(..self.receipts.len());
+                // Sometimes a used one, which must return nothing.
+                let index = rng.usize(..self.receipts.len());
                 let used = rng.bool().then(|| random::cost(rng, self.limits));
-                Some(self.close(now, place, used, report))
+                Some(self.close(now, index, used, report))
             }
             16 if rng.u8(..8) == 0 => {
                 self.model.reset();
                 self.key.reset();
-                Some(Asked::new("reset".to_owned(), "", ""))
+                Some(Comparison::new("reset".to_owned(), "", ""))
             }
             _ => {
                 let expected = self.model.next_window(micros).min(Time::MAX.as_micros());
-                let answered = self.key.next_window(now).as_micros();
-                Some(Asked::new("next window".to_owned(), expected, answered))
+                let actual = self.key.next_window(now).as_micros();
+                Some(Comparison::new("next window".to_owned(), expected, actual))
             }
         }
     }
 
-    fn reserve(&mut self, now: Time, cost: u32, max_wait: u64) -> Option<Asked> {
+    fn reserve(&mut self, now: Time, cost: u32, max_wait: u64) -> Option<Comparison> {
         let reserved = self.key.reserve(now, cost, Span::from_micros(max_wait));
-        let (answered, receipt) = reserved.map_err(|refused| self.may_refuse(refused)).ok()?;
+        let (actual, receipt) = reserved.map_err(|error| self.assert_unsupported(error)).ok()?;
         let (expected, model_receipt) = self.model.reserve(now.as_micros(), cost.into(), max_wait);
         self.receipts.extend(receipt.zip(model_receipt));
-        Some(Asked::new(format!("reserve {cost} within {max_wait}"), text(expected), text(answered)))
+        Some(Comparison::new(format!("reserve {cost} within {max_wait}"), text(expected), text(actual)))
     }
 
-    /// Settles a receipt as used that much, or cancels it.
-    fn close(&mut self, now: Time, place: usize, used: Option<u32>, report: &mut Report) -> Asked {
-        let (receipt, model_receipt) = &self.receipts[place];
+    /// Settles a receipt, or cancels it.
+    fn close(&mut self, now: Time, index: usize, used: Option<u32>, report: &mut Report) -> Comparison {
+        let (receipt, model_receipt) = &self.receipts[index];
         let Some(used) = used else {
             let expected = self.model.cancel(now.as_micros(), *model_receipt);
-            let answered = self.key.cancel(now, receipt.clone());
-            report.returned += u64::from(answered);
-            return Asked::new(format!("cancel {place}"), expected, answered);
+            let actual = self.key.cancel(now, receipt.clone());
+            report.returned += u64::from(actual);
+            return Comparison::new(format!("cancel {index}"), expected, actual);
         };
         let expected = self.model.settle(now.as_micros(), *model_receipt, used.into());
-        let answered = self.key.settle(now, receipt.clone(), used);
-        report.indebted += u64::from(answered && used > COUNT_MAX / 2);
-        Asked::new(format!("settle {place} as {used}"), expected, answered)
+        let actual = self.key.settle(now, receipt.clone(), used);
+        report.indebted += u64::from(actual && used > COUNT_MAX / 2);
+        Comparison::new(format!("settle {index} as {used}"), expected, actual)
     }
 
-    /// Take and reserve are refused for `count=all` and `smooth`, waiting for the former, and nothing else is.
-    fn may_refuse(&self, refused: Unsupported) {
+    /// Only `count=all` and `smooth` may reject take and reserve, and only `count=all` a maximum
+    /// wait.
+    fn assert_unsupported(&self, error: Unsupported) {
         let is_alone = self.limits.iter().any(|limit| !limit.fits_in_a_list());
         let is_smooth = self.limits.iter().any(|limit| limit.algorithm() == "smooth");
-        let waits = refused.verb == Verb::CheckWithin;
-        assert!(is_alone && !(is_smooth && waits), "{}: {refused}", limits_text(self.limits));
+        let waits = error.verb == Verb::CheckWithin;
+        assert!(is_alone && !(is_smooth && waits), "{}: {error}", limits_text(self.limits));
     }
 }
 
-/// How long a caller would wait.
-fn patience(rng: &mut Rng, limits: &[Limit]) -> u64 {
+/// Returns a random maximum wait.
+fn max_wait(rng: &mut Rng, limits: &[Limit]) -> u64 {
     if rng.bool() { random::step(rng, limits) } else { rng.u64(..) >> rng.u32(..64) }
 }
 
-/// Every field of an answer, and which limit said no.
-fn text(answer: impl Into<Said>) -> String {
-    let Said(answer, denied_by) = answer.into();
+/// Prints every field of a decision, and which limit denied the call.
+fn text(answer: impl Into<FieldsAndDenier>) -> String {
+    let FieldsAndDenier(answer, denied_by) = answer.into();
     format!("{answer} by {denied_by:?}")
 }
 
-struct Said(Answer, Option<u64>);
+struct FieldsAndDenier(Fields, Option<u64>);
 
-impl From<Decision> for Said {
-    fn from(decision: Decision) -> Said {
-        Said(decision.into(), decision.denied_by().map(u64::from))
+impl From<Decision> for FieldsAndDenier {
+    fn from(decision: Decision) -> FieldsAndDenier {
+        FieldsAndDenier(decision.into(), decision.denied_by().map(u64::from))
     }
 }
 
-impl From<sluicegate_model::Answer> for Said {
-    fn from(answer: sluicegate_model::Answer) -> Said {
-        Said(answer.into(), answer.denied_by.map(|place| place as u64))
+impl From<sluicegate_model::Decision> for FieldsAndDenier {
+    fn from(answer: sluicegate_model::Decision) -> FieldsAndDenier {
+        FieldsAndDenier(answer.into(), answer.denied_by.map(|index| index as u64))
     }
 }

@@ -1,9 +1,9 @@
-//! The trait that every algorithm implements. All verbs are built on it once, in `verbs.rs` for one limit
-//! and in `all_of.rs` for a list.
+//! The trait that every algorithm implements. All verbs are built on it once, in `verbs.rs` for one
+//! limit and in `all_of.rs` for a list.
 //!
-//! The rule behind it is one sentence: **a call is allowed if its cost is at most what remains.** So an
-//! algorithm computes what remains, how long the waits are, and how a charge changes the state. All of
-//! these are pure functions of the limit's parameters, one key's state and the time.
+//! The rule behind it is one sentence: **a call is allowed if its cost is at most what remains.**
+//! So an algorithm computes what remains, how long the waits are, and how a charge changes the
+//! state. All of these are pure functions of the limit's parameters, one key's state and the time.
 
 use crate::decision::{Decision, Standing};
 use crate::rollback::{Charge, Rollback, Times};
@@ -12,11 +12,11 @@ use crate::verbs::Verbs as _;
 
 /// A rate-limiting algorithm with its parameters.
 ///
-/// `now` may step back between calls; the "Clock" line of each algorithm says what happens then. The
-/// trait is implemented in this crate only: a [`Charge`] cannot be created elsewhere.
+/// `now` may step back between calls; the "Clock" line of each algorithm says what happens then.
+/// The trait is implemented in this crate only: a [`Charge`] cannot be created elsewhere.
 pub trait Algorithm {
-    /// What is kept per key; the default is an unseen key. A state belongs to the limit that wrote it:
-    /// another limit reads it only through [`Algorithm::adopt`].
+    /// What is kept per key; the default is an unseen key. A state belongs to the limit that wrote
+    /// it: another limit reads it only through [`Algorithm::adopt`].
     type State: Clone + Default;
 
     /// Returns the most that an idle key could take at once.
@@ -28,12 +28,12 @@ pub trait Algorithm {
     /// Returns the time until the key is fully recovered, rounded up.
     fn reset_after(&self, state: &Self::State, now: Time) -> Span;
 
-    /// Returns the time until `cost` would be allowed, rounded up. Called only for a cost that is denied
-    /// now and does not exceed the limit.
+    /// Returns the time until `cost` would be allowed, rounded up. Called only for a cost that is
+    /// denied now and does not exceed the limit.
     fn retry_after(&self, state: &Self::State, now: Time, cost: u32) -> Span;
 
-    /// Returns `true` if a call of this cost is allowed now, given what remains. Only `smooth`, where the
-    /// next caller pays, has a rule of its own.
+    /// Returns `true` if a call of this cost is allowed now, given what remains. Only `smooth`,
+    /// where the next caller pays, has a rule of its own.
     #[inline]
     fn admits(&self, _state: &Self::State, _now: Time, cost: u32, remaining: u32) -> bool {
         cost <= remaining
@@ -60,11 +60,12 @@ pub trait Algorithm {
         true
     }
 
-    /// Charges `cost`, whatever remains, and returns the time until the key is then fully recovered.
-    /// Callers check what remains first, except to create debt by borrowing or settling.
+    /// Charges `cost`, whatever remains, and returns the time until the key is then fully
+    /// recovered. Callers check what remains first, except to create debt by borrowing or settling.
     fn charge(&self, state: &mut Self::State, now: Time, cost: u32) -> Span;
 
-    /// Records a denied call, for limits that count those as well. Returns `true` if it was recorded.
+    /// Records a denied call, for limits that count those as well. Returns `true` if it was
+    /// recorded.
     fn record_denied(&self, _state: &mut Self::State, _now: Time, _cost: u32) -> bool {
         false
     }
@@ -81,11 +82,11 @@ pub trait Algorithm {
     /// Returns what a receipt has to record of the charge just made.
     fn record(&self, state: &Self::State, cost: u32, waited: bool) -> Charge;
 
-    /// Returns to the key the part of a charge that still counts, at most `most`. `None` if that was
-    /// nothing.
+    /// Returns to the key the part of a charge that still counts, at most `most`. `None` if that
+    /// was nothing.
     ///
-    /// What had leaked from a bucket by the latest change stays leaked, even if the clock has stepped
-    /// back since.
+    /// What had leaked from a bucket by the latest change stays leaked, even if the clock has
+    /// stepped back since.
     fn roll_back(
         &self,
         state: &mut Self::State,
@@ -97,14 +98,15 @@ pub trait Algorithm {
     /// Moves an open charge to its new height after another charge, or part of it, was rolled back.
     fn shift_down(&self, rollback: &Rollback, charge: &mut Charge);
 
-    /// Moves an open charge to its new height after a refund, which takes from the top of the stack.
+    /// Moves an open charge to its new height after a refund, which takes from the top of the
+    /// stack.
     fn cap_height(&self, state: &Self::State, charge: &mut Charge);
 
     /// Returns when the next window starts or the next unit is available; `now` for an idle key.
     fn next_window(&self, state: &Self::State, now: Time) -> Time;
 
-    /// Returns `true` if the key is fully recovered, so that a store may drop it: unless the clock steps
-    /// back, no later decision can tell.
+    /// Returns `true` if the key is fully recovered, so that a store may drop it: unless the clock
+    /// steps back, no later decision can tell.
     fn is_idle(&self, state: &Self::State, now: Time) -> bool;
 
     /// Returns the key's debt; `None` if it is fully recovered.
@@ -119,11 +121,11 @@ pub trait Algorithm {
         Some(Debt { share: (used << 32) / u64::from(limit).max(1), recovers_in: reset_after })
     }
 
-    /// Converts a state written by `old`, so that a limit whose parameters change keeps what its keys
-    /// have used.
+    /// Converts a state written by `old`, so that a limit whose parameters change keeps what its
+    /// keys have used.
     ///
-    /// `times.latest` is the latest known time, at least `now`: a step back of the clock must not count
-    /// as usage.
+    /// `times.latest` is the latest known time, at least `now`: a step back of the clock must not
+    /// count as usage.
     fn adopt(&self, old: &Self, state: &mut Self::State, times: Times)
     where
         Self: Sized;
@@ -131,8 +133,8 @@ pub trait Algorithm {
     /// Decides a call, and charges it if it is allowed. A cost of 0 is always allowed and changes
     /// nothing.
     ///
-    /// Always inlined: an out-of-line call would pass the state and the decision through memory, where
-    /// reading back what was just written in smaller pieces takes longer than deciding.
+    /// Always inlined: an out-of-line call would pass the state and the decision through memory,
+    /// where reading back what was just written in smaller pieces takes longer than deciding.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "measured: docs/benchmarks.md, what was tried")]
     fn check(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
@@ -236,13 +238,14 @@ pub(crate) const fn remaining_after(remaining: u32, cost: u32) -> Result<u32, No
     }
 }
 
-/// How callers of a limit can wait. Exhaustive on purpose: sister crates, which are released together with
-/// this one, must handle every way.
+/// How callers of a limit can wait. Exhaustive on purpose: sister crates, which are released
+/// together with this one, must handle every way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waiting {
     /// Not at all: a denied call has to be retried.
     Retry,
-    /// By borrowing: a reservation is charged now, and acts once the bucket has refilled what it borrowed.
+    /// By borrowing: a reservation is charged now, and acts once the bucket has refilled what it
+    /// borrowed.
     Borrow,
     /// In the limit's own queue: each allowed call has a time slot.
     Queue,

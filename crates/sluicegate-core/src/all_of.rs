@@ -1,14 +1,15 @@
-//! Several limits as one: all of them are charged, or none.
+//! A list of limits as one: a call is charged to all of them, or to none.
 //!
 //! ```text
-//! Allowed    if each limit allows; then all are charged. Reported are limit, remaining and reset_after of the one
-//!            with the least remaining (the first of equals), and the longest delay.
-//! Denied     if any denies; none is charged. Reported is the one with the longest retry_after (`never` the longest
-//!            of all, the first of equals), all fields its own.
+//! Allowed    if every limit allows the call. All are charged. limit, remaining and reset_after are
+//!            those of the limit with the least remaining (the first on a tie); delay is the
+//!            longest.
+//! Denied     if any limit denies the call. None is charged. All fields are those of the limit with
+//!            the longest retry_after (`never` is the longest of all; the first on a tie).
 //! ```
 //!
-//! A [`Part`] is one limit on one key's state with its own cost: a list of limits on one key has equal costs, a
-//! call on several keys may not.
+//! A [`Part`] is one limit on one key's state with its own cost. The limits of a list on one key
+//! have equal costs; calls on several keys may differ.
 
 use crate::algorithm::{Algorithm, Verb};
 use crate::bounds::saturating_count;
@@ -18,20 +19,20 @@ use crate::time::{Span, Time};
 use crate::verbs::{Unsupported, Verbs as _};
 use alloc::vec::Vec;
 
-/// One limit, one key's state and the cost there.
+/// One limit, one key's state and the cost of the call there.
 #[derive(Debug)]
 pub struct Part<'a, A: Algorithm> {
     /// The limit.
     pub limit: &'a A,
     /// The key's state under it.
     pub state: &'a mut A::State,
-    /// What the call costs there.
+    /// The cost of the call there.
     pub cost: u32,
 }
 
-/// Checks several limits, perhaps on several keys: allowed and charged everywhere, or nowhere.
+/// Checks limits on one or more keys: the calls are allowed and charged everywhere, or nowhere.
 ///
-/// A limit that counts denied calls (`count=all`) has no place here: a denial changes nothing.
+/// Limits with `count=all` must not be among them: here a denial changes nothing.
 pub fn check_all<A: Algorithm>(parts: &mut [Part<'_, A>], now: Time) -> Decision {
     let peeked = peek_all(parts, now);
     if !peeked.allowed() {
@@ -43,22 +44,23 @@ pub fn check_all<A: Algorithm>(parts: &mut [Part<'_, A>], now: Time) -> Decision
     Decision::allow(standing_of(parts, now), peeked.delay())
 }
 
-/// Would [`check_all`] allow these calls? Nothing is charged.
+/// Decides whether [`check_all`] would allow these calls. Charges nothing.
 pub fn peek_all<A: Algorithm>(parts: &[Part<'_, A>], now: Time) -> Decision {
-    let answers = parts.iter().map(|part| part.limit.peek(part.state, now, part.cost));
-    strictest(answers).map_or_else(|denied| denied, |delay| Decision::allow(standing_of(parts, now), delay))
+    let decisions = parts.iter().map(|part| part.limit.peek(part.state, now, part.cost));
+    strictest(decisions).map_or_else(|denied| denied, |delay| Decision::allow(standing_of(parts, now), delay))
 }
 
 fn standing_of<A: Algorithm>(parts: &[Part<'_, A>], now: Time) -> Standing {
     tightest(parts.iter().map(|part| part.limit.standing(part.state, now)))
 }
 
-/// Checks a list of limits on one key, each with its own state: allowed and charged to all, or to none.
+/// Checks a list of limits on one key, each with its own state: the call is charged to all, or to
+/// none.
 ///
 /// # Panics
-/// When there is not one state for each limit.
+/// If there is not one state per limit.
 pub fn check_list<A: Algorithm>(limits: &[A], states: &mut [A::State], now: Time, cost: u32) -> Decision {
-    // The common case needs no second look, and may enter a denied call (`count=all`).
+    // The common case needs no second pass, and may record a denied call (`count=all`).
     if let ([limit], [state]) = (limits, &mut *states) {
         return limit.check(state, now, cost);
     }
@@ -77,27 +79,27 @@ pub fn check_list<A: Algorithm>(limits: &[A], states: &mut [A::State], now: Time
     Decision::allow(standing, longest_delay)
 }
 
-/// Would [`check_list`] allow the call? Nothing is charged.
+/// Decides whether [`check_list`] would allow the call. Charges nothing.
 ///
 /// # Panics
-/// When there is not one state for each limit.
+/// If there is not one state per limit.
 pub fn peek_list<A: Algorithm>(limits: &[A], states: &[A::State], now: Time, cost: u32) -> Decision {
-    // Fewer states would leave limits out, and so admit more.
-    assert_eq!(limits.len(), states.len(), "a state for each limit");
+    // With fewer states some limits would be skipped, and more would be admitted.
+    assert_eq!(limits.len(), states.len(), "one state per limit");
     let both = || limits.iter().zip(states);
     let standing = || tightest(both().map(|(limit, state)| limit.standing(state, now)));
-    let answers = both().map(|(limit, state)| limit.peek(state, now, cost));
-    strictest(answers).map_or_else(|denied| denied, |delay| Decision::allow(standing(), delay))
+    let decisions = both().map(|(limit, state)| limit.peek(state, now, cost));
+    strictest(decisions).map_or_else(|denied| denied, |delay| Decision::allow(standing(), delay))
 }
 
-/// Takes `up_to` from a list of limits on one key, or as much of it as remains, and says how much that was. When
-/// nothing remains the answer is the denial of cost 1.
+/// Charges as much as remains under a list of limits on one key, at most `up_to`, and returns how
+/// much that was. If nothing remains, the decision is the denial of cost 1.
 ///
 /// # Errors
-/// When one of the limits does not offer this verb.
+/// If one of the limits does not support this verb.
 ///
 /// # Panics
-/// When there is not one state for each limit.
+/// If there is not one state per limit.
 pub fn take_list<A: Algorithm>(
     limits: &[A],
     states: &mut [A::State],
@@ -112,20 +114,20 @@ pub fn take_list<A: Algorithm>(
     Ok((check_list(limits, states, now, taken), taken))
 }
 
-/// When the next window of a list of limits on one key starts: the latest of them.
+/// Returns when the next window of a list of limits on one key starts: the latest of theirs.
 pub fn next_window_list<A: Algorithm>(limits: &[A], states: &[A::State], now: Time) -> Time {
     let both = limits.iter().zip(states);
     both.map(|(limit, state)| limit.next_window(state, now)).max().unwrap_or(now)
 }
 
-/// Charges `cost` to a list of limits on one key now, to act after the answer's delay, which is at most `max_wait`: a
-/// reservation without a receipt. Buckets may borrow.
+/// Charges `cost` to a list of limits on one key now, if the caller can act within `max_wait`,
+/// after the decision's delay. This is a reservation without a receipt; buckets may borrow.
 ///
 /// # Errors
-/// When one of the limits does not offer this verb.
+/// If one of the limits does not support this verb.
 ///
 /// # Panics
-/// When there is not one state for each limit.
+/// If there is not one state per limit.
 pub fn check_within_list<A: Algorithm>(
     limits: &[A],
     states: &mut [A::State],
@@ -138,50 +140,51 @@ pub fn check_within_list<A: Algorithm>(
     if let ([limit], [state]) = (limits, &mut *states) {
         return Ok(limit.check_within(state, now, cost, max_wait));
     }
-    assert_eq!(limits.len(), states.len(), "a state for each limit");
+    assert_eq!(limits.len(), states.len(), "one state per limit");
     let mut parts: Vec<Part<'_, A>> =
         limits.iter().zip(states).map(|(limit, state)| Part { limit, state, cost }).collect();
     Ok(reserve_all(&mut parts, now, max_wait).0)
 }
 
-/// Charges each part now, to act after the answer's delay: the longest of theirs.
+/// Charges each part now, if the caller can act within `max_wait`. The delay is the longest of
+/// theirs.
 pub(crate) fn reserve_all<A: Algorithm>(
     parts: &mut [Part<'_, A>],
     now: Time,
     max_wait: Span,
 ) -> (Decision, Option<Vec<Charge>>) {
-    let answer = |part: &Part<'_, A>| {
+    let decision = |part: &Part<'_, A>| {
         let standing = part.limit.standing(part.state, now);
         match part.limit.reserve_wait(part.state, now, part.cost, max_wait) {
             Ok(delay) => Decision::allow(standing, delay),
             Err(retry_after) => Decision::deny(standing, retry_after),
         }
     };
-    let answers: Vec<Decision> = parts.iter().map(answer).collect();
-    let delay = match strictest(answers.iter().copied()) {
+    let decisions: Vec<Decision> = parts.iter().map(decision).collect();
+    let delay = match strictest(decisions.iter().copied()) {
         Ok(delay) => delay,
         Err(denied) => return (denied, None),
     };
     let mut charges = Vec::with_capacity(parts.len());
-    for (part, answer) in parts.iter_mut().zip(answers) {
+    for (part, decision) in parts.iter_mut().zip(decisions) {
         if part.cost > 0 {
             part.limit.charge(part.state, now, part.cost);
         }
-        charges.push(part.limit.record(part.state, part.cost, answer.delay() > Span::ZERO));
+        charges.push(part.limit.record(part.state, part.cost, decision.delay() > Span::ZERO));
     }
     (Decision::allow(standing_of(parts, now), delay), Some(charges))
 }
 
-/// The longest delay if all allow, or the answer of the one that says no for longest.
-fn strictest(answers: impl Iterator<Item = Decision>) -> Result<Span, Decision> {
+/// Returns the longest delay if all limits allow the call, or the denial with the longest wait.
+fn strictest(decisions: impl Iterator<Item = Decision>) -> Result<Span, Decision> {
     let mut longest_delay = Span::ZERO;
     let mut denied: Option<Decision> = None;
-    for (place, answer) in (0..).zip(answers) {
-        match answer.retry_after() {
-            None => longest_delay = longest_delay.max(answer.delay()),
-            // Absent is the least of all, so the first denial is taken too.
+    for (position, decision) in (0..).zip(decisions) {
+        match decision.retry_after() {
+            None => longest_delay = longest_delay.max(decision.delay()),
+            // `None` is less than any wait, so the first denial is taken too.
             longer if longer > denied.and_then(|denied| denied.retry_after()) => {
-                denied = Some(answer.by_limit(place));
+                denied = Some(decision.by_limit(position));
             }
             Some(_) => {}
         }
@@ -189,9 +192,9 @@ fn strictest(answers: impl Iterator<Item = Decision>) -> Result<Span, Decision> 
     denied.map_or(Ok(longest_delay), Err)
 }
 
-/// The standing with the least remaining, the first of equals.
+/// Returns the standing with the least remaining, the first on a tie.
 fn tightest(standings: impl Iterator<Item = Standing>) -> Standing {
-    // Without any limit nothing is refused; callers have at least one.
+    // Without limits nothing is denied; callers have at least one.
     const UNLIMITED: Standing = Standing {
         limit: crate::bounds::COUNT_MAX,
         remaining: crate::bounds::COUNT_MAX,

@@ -1,4 +1,4 @@
-//! Any limit, when which one is known only at run time: from a line of text, a configuration, a request.
+//! A limit whose algorithm is known only at run time: from text, a configuration file or a request.
 
 use crate::algorithm::{Algorithm, Debt, Verb, Waiting};
 use crate::cell::Cell;
@@ -9,7 +9,9 @@ use crate::sliding_log::{Log, SlidingLog};
 use crate::time::{Span, Time};
 use alloc::boxed::Box;
 
-/// A limit of any algorithm, by the state it keeps.
+/// A limit of any algorithm, by the kind of its state. Exhaustive on purpose: sister crates, which
+/// are released together with this one, must handle every kind, and a wildcard arm would hide a
+/// missing one.
 #[derive(Clone, Debug)]
 pub enum AnyLimit {
     /// Every algorithm but the log.
@@ -18,24 +20,24 @@ pub enum AnyLimit {
     Log(SlidingLog),
 }
 
-/// One key's state under any limit.
+/// One key's state under any limit. Exhaustive for the same reason as [`AnyLimit`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AnyState {
     /// 16 bytes: every algorithm but the log.
     Cell(Cell),
-    /// The log's entries, of a key that has called.
+    /// The log of a key that has called.
     Log(Box<Log>),
 }
 
 impl Default for AnyState {
-    /// A key that has never called is the same under every limit.
+    /// An unseen key, which is the same under every limit.
     fn default() -> Self {
         AnyState::Cell(Cell::UNSEEN)
     }
 }
 
 impl AnyState {
-    /// Whether this is a key that has never called, under whatever limit.
+    /// Returns `true` if the key is unseen.
     pub fn is_unseen(&self) -> bool {
         match self {
             AnyState::Cell(cell) => *cell == Cell::UNSEEN,
@@ -43,7 +45,8 @@ impl AnyState {
         }
     }
 
-    /// The cell; a fresh one in place of a log, which no limit with a cell has left.
+    /// Returns the cell, or an unseen one in place of a log, which no limit with a cell has
+    /// written.
     fn cell(&self) -> &Cell {
         match self {
             AnyState::Cell(cell) => cell,
@@ -61,7 +64,7 @@ impl AnyState {
         }
     }
 
-    /// The log; an empty one for a key that has never called.
+    /// Returns the log, or an empty one for an unseen key.
     fn log(&self) -> &Log {
         static EMPTY: Log = Log::EMPTY;
         match self {
@@ -232,7 +235,7 @@ impl Algorithm for AnyLimit {
         }
     }
 
-    /// A limit whose algorithm changed starts afresh.
+    /// Discards the state if the algorithm has changed.
     fn adopt(&self, old: &Self, state: &mut AnyState, times: Times) {
         match (self, old) {
             (AnyLimit::Cell(new), AnyLimit::Cell(old)) => new.adopt(old, state.cell_mut(), times),
@@ -243,8 +246,8 @@ impl Algorithm for AnyLimit {
 }
 
 impl AnyLimit {
-    /// Reads the state that `old` left as the time until it is as good as new, which it keeps: how redis-cell takes new
-    /// numbers for a key. For buckets; under others the key starts afresh.
+    /// Converts a state written by `old`, keeping the time until the key is fully recovered, as
+    /// redis-cell does. For buckets; other algorithms discard the state.
     pub fn adopt_recovery_time(&self, old: &AnyLimit, state: &mut AnyState) {
         match (self, old) {
             (AnyLimit::Cell(new), AnyLimit::Cell(old)) => new.adopt_recovery_time(old, state.cell_mut()),

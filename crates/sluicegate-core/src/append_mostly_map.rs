@@ -1,4 +1,5 @@
-//! A sorted map for keys that mostly arrive and leave in order: waiters, deadlines, leases by expiry.
+//! A sorted map for keys that mostly arrive and leave in order: waiters, deadlines, leases by
+//! expiry.
 //!
 //! ```text
 //! lane    a  b  -  d  e  f        sorted; `-` is a tombstone, skipped by readers
@@ -6,8 +7,8 @@
 //! rest    keys that arrived out of order: a tree
 //! ```
 //!
-//! Appending the last key and removing the first take constant time, in contiguous memory. Everything
-//! else takes O(log n), as in a tree.
+//! Appending the last key and removing the first take constant time, in contiguous memory.
+//! Everything else takes O(log n), as in a tree.
 
 use alloc::collections::{BTreeMap, VecDeque, btree_map};
 use core::iter::Peekable;
@@ -15,7 +16,8 @@ use core::iter::Peekable;
 /// The capacity that an empty lane keeps after a burst.
 const KEPT: usize = 1_024;
 
-/// A sorted map. Pick it over a tree where a new key is mostly the largest, and the smallest leaves first.
+/// A sorted map. Pick it over a tree where a new key is mostly the largest, and the smallest leaves
+/// first.
 #[derive(Clone, Debug)]
 pub struct AppendMostlyMap<K, V> {
     /// Sorted by key. `None` is a tombstone; neither the first nor the last entry is one.

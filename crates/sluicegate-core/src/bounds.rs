@@ -1,22 +1,23 @@
-//! What a limit's numbers may be, checked once, when the limit is made. After that nothing overflows.
+//! The bounds on a limit's parameters, checked once, when the limit is created. After that nothing
+//! overflows.
 
 use crate::time::{Span, YEAR};
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-/// The largest count, burst, capacity and queue, checked here; and the largest cost, which whoever takes one from
-/// outside checks: the core itself is at ease with any `u32`.
+/// The largest count, burst, capacity and queue. It also bounds the cost of a call, which is
+/// checked where a cost comes in from outside; the core itself accepts any `u32`.
 pub const COUNT_MAX: u32 = 1_000_000_000;
 /// The longest period: ten years of 365 days.
 pub const PERIOD_MAX: Span = Span::from_micros(10 * YEAR);
-/// The longest time that a bucket may take to fill from empty, the most it may be in debt beyond that by
-/// settling, and the longest patience of a reservation: a hundred years of 365 days.
+/// The longest time to fill a bucket from empty, the largest debt beyond that, and the longest
+/// `max_wait` of a reservation: a hundred years of 365 days.
 pub const CENTURY: Span = Span::from_micros(100 * YEAR);
-/// The largest count of a sliding log unless its maker says otherwise: each call is remembered, 16 bytes each.
+/// The default bound on the count of a sliding log, which keeps 16 bytes per call.
 pub const LOG_COUNT_MAX: u32 = 1_000_000;
 
-/// A number outside its bounds: the value, the bound and what to write instead, in one line.
+/// A value out of bounds. It prints the value, the bound and what to write instead, in one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OutOfBounds {
     what: &'static str,
@@ -27,7 +28,7 @@ pub struct OutOfBounds {
     advice: &'static str,
 }
 
-/// What a value and its bound count.
+/// The unit of a value and its bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Unit {
     Calls,
@@ -50,29 +51,29 @@ impl OutOfBounds {
         Self { what, value, side: Side::Above, bound, unit: Unit::Calls, advice }
     }
 
-    /// The same, about a length of time in microseconds.
+    /// Prints the value and the bound as durations in microseconds.
     pub(crate) fn in_micros(self) -> Self {
         Self { unit: Unit::Micros, ..self }
     }
 
-    /// The same, about a length of time in days.
+    /// Prints the value and the bound as durations in days.
     pub(crate) fn in_days(self) -> Self {
         Self { unit: Unit::Days, ..self }
     }
 
-    /// What to write instead.
+    /// Returns what to write instead.
     pub fn advice(&self) -> &'static str {
         self.advice
     }
 
-    /// The value and the bound, without the advice.
+    /// Returns the message without the advice: the value and the bound.
     pub fn problem(&self) -> String {
         let Self { what, value, side, bound, unit, .. } = self;
         let (side, extreme) = match side {
-            Side::Below => ("below", "least"),
-            Side::Above => ("above", "most"),
+            Side::Below => ("below", "minimum"),
+            Side::Above => ("above", "maximum"),
         };
-        // Lengths of time are shown as the grammar writes them.
+        // Durations are printed as the limit grammar writes them.
         match unit {
             Unit::Calls => format!("{what} {value} is {side} the {extreme}, {bound}"),
             Unit::Days => format!("{what} {value}d is {side} the {extreme}, {bound}d"),
@@ -92,19 +93,19 @@ impl fmt::Display for OutOfBounds {
 
 impl core::error::Error for OutOfBounds {}
 
-/// Checks a number of units: a count, a burst, a capacity, a queue.
+/// Checks a count, burst, capacity or queue.
 ///
 /// # Errors
-/// When it is below `least` or above [`COUNT_MAX`].
+/// If it is below `least` or above [`COUNT_MAX`].
 pub fn checked_count(what: &'static str, value: u64, least: u32) -> Result<u32, OutOfBounds> {
     let advice = ["that would deny every call, use at least 1", "use a smaller number"];
     checked_number(what, value, (least, COUNT_MAX), advice)
 }
 
-/// Checks a number; the advice is for a value below and for one above.
+/// Checks a number. The two pieces of advice are for a value below and for one above the bounds.
 ///
 /// # Errors
-/// When it is out of bounds.
+/// If it is out of bounds.
 pub fn checked_number(
     what: &'static str,
     value: u64,
@@ -120,22 +121,22 @@ pub fn checked_number(
     }
 }
 
-/// Narrows a cost from the public API, where counts are `u64`, to the `u32` that the core counts in.
+/// Narrows a cost from the public API, where counts are `u64`, to the `u32` of the core.
 ///
 /// Saturating is exact wherever a limit bounds the cost: no limit exceeds [`COUNT_MAX`], so a cost
-/// above `u32::MAX` is denied for ever all the same, and a take is cut to what remains. A refund of
-/// more than `u32::MAX` returns at most that, which never leaves a key better off than asked. Only
-/// where any cost is charged, by `smooth` and by a settle above what was reserved, is an excess
-/// over `u32::MAX` not charged; such costs are beyond [`COUNT_MAX`], the largest cost on offer.
+/// above `u32::MAX` is never allowed either way, and a take is reduced to what remains. A refund of
+/// more than `u32::MAX` returns at most that, which never leaves a key better off. Only where any
+/// cost is charged, by `smooth` and by a settle above what was reserved, is the excess over
+/// `u32::MAX` not charged; such costs are above [`COUNT_MAX`], the largest cost accepted.
 #[inline]
 pub fn saturating_count(cost: u64) -> u32 {
     u32::try_from(cost).unwrap_or(u32::MAX)
 }
 
-/// Checks a length of time; the advice is for a value below and for one above.
+/// Checks a duration. The two pieces of advice are for a value below and for one above the bounds.
 ///
 /// # Errors
-/// When it is out of bounds.
+/// If it is out of bounds.
 pub fn checked_span(
     what: &'static str,
     span: Span,
@@ -152,7 +153,7 @@ pub fn checked_span(
     Ok(span)
 }
 
-/// `count` per `period`: the measure of most limits, within bounds.
+/// A rate of `count` per `period`, within bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rate {
     count: u32,
@@ -160,21 +161,21 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// A rate of `count` per `period`.
+    /// Creates a rate of `count` per `period`.
     ///
     /// # Errors
-    /// When the count is 0 or above [`COUNT_MAX`], or the period is 0 or above [`PERIOD_MAX`].
+    /// If the count is 0 or above [`COUNT_MAX`], or the period is 0 or above [`PERIOD_MAX`].
     pub fn new(count: u64, period: Span) -> Result<Rate, OutOfBounds> {
         let count = checked_count("count", count, 1)?;
         Ok(Rate { count, period: checked_period("period", period)? })
     }
 
-    /// How many.
+    /// Returns the count.
     pub const fn count(self) -> u32 {
         self.count
     }
 
-    /// In how long.
+    /// Returns the period.
     pub const fn period(self) -> Span {
         self.period
     }
@@ -183,7 +184,7 @@ impl Rate {
 /// Checks a period or an interval.
 ///
 /// # Errors
-/// When it is 0 or above [`PERIOD_MAX`].
+/// If it is 0 or above [`PERIOD_MAX`].
 pub fn checked_period(what: &'static str, period: Span) -> Result<Span, OutOfBounds> {
     let bounds = (Span::from_micros(1), PERIOD_MAX);
     checked_span(what, period, bounds, ["use at least 1us", "use at most 3650d"])
@@ -195,22 +196,25 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn each_refusal_says_the_value_the_bound_and_what_to_do() {
-        let said = |count, micros| Rate::new(count, Span::from_micros(micros)).unwrap_err().to_string();
-        assert_eq!(said(0, 1), "count 0 is below the least, 1; that would deny every call, use at least 1");
+    fn errors_name_the_value_the_bound_and_the_remedy() {
+        let message = |count, micros| Rate::new(count, Span::from_micros(micros)).unwrap_err().to_string();
         assert_eq!(
-            said(1_000_000_001, 1),
-            "count 1000000001 is above the most, 1000000000; use a smaller number"
+            message(0, 1),
+            "count 0 is below the minimum, 1; that would deny every call, use at least 1"
         );
-        assert_eq!(said(1, 0), "period 0s is below the least, 1us; use at least 1us");
         assert_eq!(
-            said(1, 10 * YEAR + 1),
-            "period 315360000000001us is above the most, 3650d; use at most 3650d"
+            message(1_000_000_001, 1),
+            "count 1000000001 is above the maximum, 1000000000; use a smaller number"
+        );
+        assert_eq!(message(1, 0), "period 0s is below the minimum, 1us; use at least 1us");
+        assert_eq!(
+            message(1, 10 * YEAR + 1),
+            "period 315360000000001us is above the maximum, 3650d; use at most 3650d"
         );
     }
 
     #[test]
-    fn the_bounds_themselves_are_fine() {
+    fn the_bounds_themselves_are_valid() {
         assert!(Rate::new(1, Span::from_micros(1)).is_ok());
         assert!(Rate::new(u64::from(COUNT_MAX), PERIOD_MAX).is_ok());
     }

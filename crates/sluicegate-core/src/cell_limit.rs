@@ -1,4 +1,5 @@
-//! Any limit whose state is a [`Cell`], when which one is known only at run time: every algorithm but the log.
+//! A limit whose state is a [`Cell`] and whose algorithm is known only at run time: any but the
+//! log.
 
 use crate::algorithm::{Algorithm, Charged, Debt, NotCharged, Verb, Waiting};
 use crate::cell::Cell;
@@ -14,7 +15,8 @@ use crate::smooth::Smooth;
 use crate::time::{Span, Time};
 use crate::token_bucket::TokenBucket;
 
-/// A limit of any algorithm but the log.
+/// A limit of any algorithm but the log. Exhaustive for the same reason as
+/// [`AnyLimit`](crate::AnyLimit).
 #[derive(Clone, Debug)]
 pub enum CellLimit {
     /// See [`crate::token_bucket`].
@@ -35,7 +37,7 @@ pub enum CellLimit {
 
 impl CellLimit {
     #[inline]
-    fn inside(&self) -> &dyn Algorithm<State = Cell> {
+    fn as_algorithm(&self) -> &dyn Algorithm<State = Cell> {
         match self {
             CellLimit::TokenBucket(limit) => limit,
             CellLimit::LeakyBucket(limit) => limit,
@@ -48,10 +50,10 @@ impl CellLimit {
     }
 }
 
-/// Checks on a copy of the cell, which can stay in registers: no other algorithm has its address.
+/// Checks on a copy of the cell, which can stay in registers: no other algorithm takes its address.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-fn check_apart(limit: &impl Algorithm<State = Cell>, state: &mut Cell, now: Time, cost: u32) -> Decision {
+fn check_copy(limit: &impl Algorithm<State = Cell>, state: &mut Cell, now: Time, cost: u32) -> Decision {
     let mut own = *state;
     let decision = limit.check(&mut own, now, cost);
     *state = own;
@@ -61,22 +63,23 @@ fn check_apart(limit: &impl Algorithm<State = Cell>, state: &mut Cell, now: Time
 impl Algorithm for CellLimit {
     type State = Cell;
 
-    /// The way of every decision in a list, so it is spelled out, and put in place as [`Algorithm::check`] itself is.
+    /// Every decision of a list comes through here, so it is spelled out and inlined like
+    /// [`Algorithm::check`].
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn check(&self, state: &mut Cell, now: Time, cost: u32) -> Decision {
         match self {
-            CellLimit::TokenBucket(limit) => check_apart(limit, state, now, cost),
-            CellLimit::LeakyBucket(limit) => check_apart(limit, state, now, cost),
-            CellLimit::MinInterval(limit) => check_apart(limit, state, now, cost),
-            CellLimit::Pacer(limit) => check_apart(limit, state, now, cost),
-            CellLimit::FixedWindow(limit) => check_apart(limit, state, now, cost),
-            CellLimit::SlidingWindow(limit) => check_apart(limit, state, now, cost),
-            CellLimit::Smooth(limit) => check_apart(limit, state, now, cost),
+            CellLimit::TokenBucket(limit) => check_copy(limit, state, now, cost),
+            CellLimit::LeakyBucket(limit) => check_copy(limit, state, now, cost),
+            CellLimit::MinInterval(limit) => check_copy(limit, state, now, cost),
+            CellLimit::Pacer(limit) => check_copy(limit, state, now, cost),
+            CellLimit::FixedWindow(limit) => check_copy(limit, state, now, cost),
+            CellLimit::SlidingWindow(limit) => check_copy(limit, state, now, cost),
+            CellLimit::Smooth(limit) => check_copy(limit, state, now, cost),
         }
     }
 
-    /// The way of nearly every decision of a server, spelled out for the same reason.
+    /// Nearly every decision of a server comes through here, so it is spelled out as well.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn try_charge(&self, state: &mut Cell, now: Time, cost: u32) -> Result<Charged, NotCharged> {
@@ -92,18 +95,18 @@ impl Algorithm for CellLimit {
     }
 
     fn limit(&self) -> u32 {
-        self.inside().limit()
+        self.as_algorithm().limit()
     }
 
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
-        self.inside().remaining(state, now)
+        self.as_algorithm().remaining(state, now)
     }
 
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
-        self.inside().reset_after(state, now)
+        self.as_algorithm().reset_after(state, now)
     }
 
-    /// Spelled out, so that the others need not be asked.
+    /// Spelled out: only `smooth` needs more than a comparison.
     #[inline]
     fn admits(&self, state: &Cell, now: Time, cost: u32, remaining: u32) -> bool {
         match self {
@@ -114,70 +117,70 @@ impl Algorithm for CellLimit {
 
     #[inline]
     fn never_admits(&self, cost: u32) -> bool {
-        self.inside().never_admits(cost)
+        self.as_algorithm().never_admits(cost)
     }
 
     fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
-        self.inside().retry_after(state, now, cost)
+        self.as_algorithm().retry_after(state, now, cost)
     }
 
     fn delay(&self, state: &Cell, now: Time) -> Span {
-        self.inside().delay(state, now)
+        self.as_algorithm().delay(state, now)
     }
 
     fn waiting(&self) -> Waiting {
-        self.inside().waiting()
+        self.as_algorithm().waiting()
     }
 
     fn supports(&self, verb: Verb) -> bool {
-        self.inside().supports(verb)
+        self.as_algorithm().supports(verb)
     }
 
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
-        self.inside().charge(state, now, cost)
+        self.as_algorithm().charge(state, now, cost)
     }
 
     fn record_denied(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
-        self.inside().record_denied(state, now, cost)
+        self.as_algorithm().record_denied(state, now, cost)
     }
 
     fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
-        self.inside().refund(state, now, cost)
+        self.as_algorithm().refund(state, now, cost)
     }
 
     fn charge_and_record(&self, state: &mut Cell, now: Time, cost: u32) -> Charge {
-        self.inside().charge_and_record(state, now, cost)
+        self.as_algorithm().charge_and_record(state, now, cost)
     }
 
     fn record(&self, state: &Cell, cost: u32, waited: bool) -> Charge {
-        self.inside().record(state, cost, waited)
+        self.as_algorithm().record(state, cost, waited)
     }
 
     fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
-        self.inside().roll_back(state, times, charge, most)
+        self.as_algorithm().roll_back(state, times, charge, most)
     }
 
     fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
-        self.inside().shift_down(rollback, charge);
+        self.as_algorithm().shift_down(rollback, charge);
     }
 
     fn cap_height(&self, state: &Cell, charge: &mut Charge) {
-        self.inside().cap_height(state, charge);
+        self.as_algorithm().cap_height(state, charge);
     }
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {
-        self.inside().next_window(state, now)
+        self.as_algorithm().next_window(state, now)
     }
 
     fn is_idle(&self, state: &Cell, now: Time) -> bool {
-        self.inside().is_idle(state, now)
+        self.as_algorithm().is_idle(state, now)
     }
 
     fn debt(&self, state: &Cell, now: Time) -> Option<Debt> {
-        self.inside().debt(state, now)
+        self.as_algorithm().debt(state, now)
     }
 
-    /// A limit whose algorithm changed starts afresh.
+    /// Discards the state if the algorithm has changed.
     fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
         match (self, old) {
             (CellLimit::TokenBucket(new), CellLimit::TokenBucket(old)) => new.adopt(old, state, times),
@@ -193,8 +196,8 @@ impl Algorithm for CellLimit {
 }
 
 impl CellLimit {
-    /// Reads the state that `old` left as the time until it is as good as new, which it keeps. For buckets; others start
-    /// afresh.
+    /// Converts a state written by `old`, keeping the time until the key is fully recovered. For
+    /// buckets; other algorithms discard the state.
     pub fn adopt_recovery_time(&self, old: &CellLimit, state: &mut Cell) {
         match (self.bucket(), old.bucket()) {
             (Some(new), Some(old)) => new.adopt_recovery_time(old, state),

@@ -1,13 +1,13 @@
 //! Concurrency: at most N calls at once, counted by leases.
 //!
-//! A call acquires a lease before it acts and releases it afterwards. The costs of the live leases add
-//! up to at most `count`. A holder that crashes or forgets to release keeps its permits until its lease
-//! expires, `ttl` after it was acquired or last renewed.
+//! A call acquires a lease before it acts and releases it afterwards. The costs of the live leases
+//! add up to at most `count`. A holder that crashes or forgets to release keeps its permits until
+//! its lease expires, `ttl` after it was acquired or last renewed.
 //!
 //! ```text
 //! A  ├────────────┤ released                concurrency 2 ttl=30s
 //! B     ├─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ ─┤ expired
-//! C        x      ├──────                   denied while A and B hold leases, allowed once A releases
+//! C        x      ├──────                   denied until A releases
 //! ```
 //!
 //! ```text
@@ -16,21 +16,23 @@
 //! Formula    live while now < until      until = now + ttl when acquired or renewed
 //!            allow if the sum of the live leases + cost <= count, and add a lease
 //! Reports    remaining = count - sum, at least 0      reset_after: until all leases have expired
-//!            retry_after: until enough leases have expired for the cost to fit; a release may come sooner
-//!            Without a ttl both are `UNKNOWN`, the longest duration.
+//!            retry_after: until enough leases have expired for the cost to fit; a release may
+//!            come sooner. Without a ttl both are `UNKNOWN`, the longest duration.
 //! Never      cost > count.
 //! Promise    at no moment do the costs of the live leases exceed count.
 //! Rounding   none: everything is whole.
-//! Clock      a lease observed as expired, even by a peek, is gone for good: it does not come back if the
-//!            clock steps back. After a step back leases live longer, by at most the step: nothing more
-//!            is admitted, and no caller is locked out for longer than the step plus ttl.
-//! Change     leases stay held and keep their `until` until they are renewed. If count drops below what
-//!            is held, nothing remains until enough leases are released.
-//! Cost       acquire, renew and release are O(log n) in the leases of the key, and a key's first two
-//!            leases need no allocation. A denial scans the leases that have to expire, up to `SCAN_MAX`.
+//! Clock      a lease observed as expired, even by a peek, is gone for good: it does not come back
+//!            if the clock steps back. After a step back leases live longer, by at most the step:
+//!            nothing more is admitted, and no caller is locked out for longer than the step plus
+//!            ttl.
+//! Change     leases stay held and keep their `until` until they are renewed. If count drops below
+//!            what is held, nothing remains until enough leases are released.
+//! Cost       acquire, renew and release are O(log n) in the leases of the key, and a key's first
+//!            two leases need no allocation. A denial scans the leases that have to expire, up to
+//!            `SCAN_MAX`.
 //!
-//! Example    2 ttl=30s: A at 0 s and B at 10 s are allowed; C at 12 s is denied and may retry in 18 s.
-//!            A releases at 13 s: C is allowed then.
+//! Example    2 ttl=30s: A at 0 s and B at 10 s are allowed; C at 12 s is denied and may retry in
+//!            18 s. A releases at 13 s: C is allowed then.
 //! ```
 
 use crate::append_mostly_map::AppendMostlyMap;
@@ -39,12 +41,13 @@ use crate::decision::{Decision, RetryAfter, Standing};
 use crate::time::{Span, Time};
 use alloc::boxed::Box;
 
-/// The wait reported for a lease without a ttl: it ends with a release, at a time that is not known.
+/// The wait reported for a lease without a ttl: it ends with a release, at a time that is not
+/// known.
 pub const UNKNOWN: Span = Span::MAX;
 
-/// The most leases that are scanned to compute a wait. If more than that have to expire, the wait is
-/// until all have: never too early, and a denial takes microseconds whatever the count. A waiter is
-/// woken before that, at [`Concurrency::recheck_at`].
+/// The most leases that are scanned to compute a wait. If more than that have to expire, the wait
+/// is until all have: never too early, and a denial takes microseconds whatever the count. A waiter
+/// is woken before that, at [`Concurrency::recheck_at`].
 pub const SCAN_MAX: usize = 4_096;
 
 /// Leases stored inline with the key, without an allocation.
@@ -53,7 +56,8 @@ const FEW: usize = 2;
 /// The expiry of a lease without a ttl: after all time.
 const NEVER: u64 = u64::MAX;
 
-/// The concurrency limit. Pick it when it matters how many calls are in progress, not how often they come.
+/// The concurrency limit. Pick it when it matters how many calls are in progress, not how often
+/// they come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Concurrency {
     count: u32,
@@ -126,8 +130,8 @@ impl Concurrency {
         (Decision::allow(self.standing(leases, now), Span::ZERO), Some(handle))
     }
 
-    /// Extends a live lease by a full ttl from now. Returns its new handle, or `None` if it is no longer
-    /// live.
+    /// Extends a live lease by a full ttl from now. Returns its new handle, or `None` if it is no
+    /// longer live.
     pub fn renew<W>(&self, leases: &mut Leases<W>, now: Time, handle: LeaseHandle) -> Option<LeaseHandle> {
         leases.expire_all(now);
         let Entry { cost, holder } = leases.remove(handle)?;
@@ -140,9 +144,9 @@ impl Concurrency {
         self.answer(leases, now, cost)
     }
 
-    /// Returns the denial of a call that must not overtake waiters with a total cost of `waiting`, even
-    /// if it would fit. The wait is until all of them and this call would fit, or until the whole count
-    /// is free.
+    /// Returns the denial of a call that must not overtake waiters with a total cost of `waiting`,
+    /// even if it would fit. The wait is until all of them and this call would fit, or until the
+    /// whole count is free.
     pub fn denial_behind<W>(&self, leases: &mut Leases<W>, now: Time, cost: u32, waiting: u64) -> Decision {
         leases.expire_all(now);
         let standing = Standing { remaining: 0, ..self.standing(leases, now) };
@@ -175,8 +179,9 @@ impl Concurrency {
         Decision::deny(standing, retry_after)
     }
 
-    /// Returns when to check again for a cost that does not fit now, assuming no releases: once enough
-    /// leases have expired for it to fit, or [`SCAN_MAX`] of them. `None` if no expiry is known.
+    /// Returns when to check again for a cost that does not fit now, assuming no releases: once
+    /// enough leases have expired for it to fit, or [`SCAN_MAX`] of them. `None` if no expiry is
+    /// known.
     pub fn recheck_at<W>(&self, leases: &Leases<W>, cost: u32) -> Option<Time> {
         match self.freeing_lease(leases, cost) {
             Ok(handle) => handle?.until(),
@@ -265,14 +270,14 @@ impl<W> Leases<W> {
         self.insert(until.as_micros(), cost, holder)
     }
 
-    /// Releases a lease. Returns `true` if it was live, `false` if it has expired, was released before or
-    /// is not known.
+    /// Releases a lease. Returns `true` if it was live, `false` if it has expired, was released
+    /// before or is not known.
     pub fn release(&mut self, now: Time, handle: LeaseHandle) -> bool {
         self.remove(handle).is_some() && handle.is_live(now)
     }
 
-    /// Removes the lease that expires first, if it has expired, and returns its holder and cost. Every
-    /// verb drops expired leases; a store that must know each of them calls this first.
+    /// Removes the lease that expires first, if it has expired, and returns its holder and cost.
+    /// Every verb drops expired leases; a store that must know each of them calls this first.
     #[inline]
     pub fn expire_next(&mut self, now: Time) -> Option<(W, u32)> {
         let handle = self.soonest().filter(|handle| !handle.is_live(now))?;
@@ -544,16 +549,16 @@ mod tests {
         let message = |count, ttl| Concurrency::new(count, ttl).unwrap_err().to_string();
         assert_eq!(
             message(0, None),
-            "count 0 is below the least, 1; that would deny every call, use at least 1"
+            "count 0 is below the minimum, 1; that would deny every call, use at least 1"
         );
         assert_eq!(
             message(1_000_000_001, None),
-            "count 1000000001 is above the most, 1000000000; use a smaller number"
+            "count 1000000001 is above the maximum, 1000000000; use a smaller number"
         );
-        assert_eq!(message(1, Some(Span::ZERO)), "ttl 0s is below the least, 1us; use at least 1us");
+        assert_eq!(message(1, Some(Span::ZERO)), "ttl 0s is below the minimum, 1us; use at least 1us");
         assert_eq!(
             message(1, Some(span(86_400 * 3_651))),
-            "ttl 3651d is above the most, 3650d; use at most 3650d"
+            "ttl 3651d is above the maximum, 3650d; use at most 3650d"
         );
     }
 }

@@ -105,6 +105,27 @@ impl Decision {
         if self.allowed() || self.denied_by == NO_LIMIT { None } else { Some(self.denied_by) }
     }
 
+    /// Returns the decision if the call is allowed, or else a [`Denied`], for use with `?`.
+    ///
+    /// ```
+    /// # use sluicegate_core::{Algorithm, Cell, Decision, Rate, Span, Time, token_bucket::TokenBucket};
+    /// fn remaining(decision: Decision) -> Result<u64, Box<dyn core::error::Error>> {
+    ///     Ok(decision.into_result()?.remaining())
+    /// }
+    /// # let limit = TokenBucket::new(Rate::new(1, Span::from_micros(12_000_000))?, 1)?;
+    /// # let mut state = Cell::UNSEEN;
+    /// # let (first, second) = (limit.check(&mut state, Time::EPOCH, 1), limit.check(&mut state, Time::EPOCH, 1));
+    /// assert_eq!(remaining(first)?, 0);
+    /// assert_eq!(remaining(second).unwrap_err().to_string(), "denied, retry in 12 s");
+    /// # Ok::<(), Box<dyn core::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the call is denied.
+    pub const fn into_result(self) -> Result<Decision, Denied> {
+        if self.allowed() { Ok(self) } else { Err(Denied(self)) }
+    }
+
     #[inline]
     pub(crate) const fn allow(standing: Standing, delay: Span) -> Decision {
         Decision { standing, outcome: Outcome::Allowed, denied_by: 0, wait: delay }
@@ -124,6 +145,29 @@ impl Decision {
         Decision { denied_by: position, ..self }
     }
 }
+
+/// A denial as an error, for callers that use `?`: made by [`Decision::into_result`].
+///
+/// A denial is not a failure: no verb returns this of its own accord, and it has no
+/// [`source`](core::error::Error::source).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Denied(Decision);
+
+impl Denied {
+    /// Returns the decision, which is a denial.
+    pub const fn decision(&self) -> Decision {
+        self.0
+    }
+}
+
+impl fmt::Display for Denied {
+    /// As the decision: `denied, retry in 12 s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl core::error::Error for Denied {}
 
 impl fmt::Debug for Decision {
     /// Writes the fields that a caller sees.
@@ -146,7 +190,7 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.retry_after() {
             Some(RetryAfter::Never) => return f.write_str("denied, retrying will not help"),
-            // A lease without a ttl: nobody knows when it will be released.
+            // A lease without a ttl: the time of its release is not known.
             Some(RetryAfter::After(Span::MAX)) => return f.write_str("denied, no retry time known"),
             Some(RetryAfter::After(wait)) => return write!(f, "denied, retry in {}", Readable(wait)),
             None => f.write_str("allowed")?,

@@ -1,8 +1,9 @@
-//! Fixed window: so many in each window, and the count starts again with the next one.
+//! Fixed window: a count per window, which starts again with the next one.
 //!
-//! In plain words: time is cut into windows; each key may spend `count` in each. Simple, cheap, and what people
-//! mean by "1000 a day". Its known weakness is the edge: `count` just before a boundary and `count` just after
-//! are both fine, so twice the count can pass within a moment. Where that matters, use a sliding algorithm.
+//! Time is divided into windows, and each key may spend `count` in each. It is simple and cheap,
+//! and what people mean by "1000 per day". Its known weakness is the edge: `count` just before a
+//! boundary and `count` just after it are both allowed, so twice the count can be admitted within a
+//! moment. Where that matters, use a sliding algorithm.
 //!
 //! ```text
 //! 5/60s    [             x x x x x][x x x x x             ]      ten calls within a few seconds
@@ -11,16 +12,18 @@
 //!
 //! ```text
 //! Settings   count, and where windows begin and end: see `Windows`
-//! State      in a Cell: at = when the window with the last allowed call ends, a = what was used in it
+//! State      in a Cell: at = the end of the last allowed call's window, a = what was used in it
 //! Formula    used = a if now < at, else 0; allow if used + cost <= count
-//! Promise    each window admits at most count; any stretch of one period admits at most twice that.
+//! Promise    each window admits at most count, and any stretch of one period at most twice that.
 //! Rounding   none: everything is whole.
-//! Clock      the end is what is kept, so a step back stays in the window of the last allowed call and its count:
-//!            nothing is admitted twice, and nobody waits longer than the step and the usual wait. Before the
-//!            first window all is closed, and waits are told until then.
-//! Cost       16 bytes a key; a comparison and an addition a decision, a division or the calendar when a window opens.
+//! Clock      the state keeps the window's end, so a step back stays in the window of the last
+//!            allowed call and its count: nothing is admitted twice, and no caller waits longer
+//!            than the step plus the usual wait. Before the first window all calls are denied, and
+//!            waits are until it opens.
+//! Cost       16 bytes per key; a comparison and an addition per decision, and a division or a
+//!            calendar look-up when a window opens.
 //!
-//! Example    5/60s: six calls at t = 59 s, five pass and the sixth is told to wait 1 s; at 60 s it passes.
+//! Example    5/60s: of six calls at t = 59 s five are allowed; the sixth may retry in 1 s.
 //! ```
 
 use crate::algorithm::Algorithm;
@@ -31,69 +34,71 @@ use crate::time::{Span, Time};
 use alloc::sync::Arc;
 use core::fmt::Debug;
 
-/// The fixed window. Pick it for quotas people talk about: per day, per month, per calendar week.
+/// The fixed window. Pick it for quotas by the clock or calendar: per hour, per day, per month.
 #[derive(Clone, Debug)]
 pub struct FixedWindow {
     count: u32,
     windows: Windows,
 }
 
-/// Where windows begin and end.
+/// Where windows begin and end. Exhaustive on purpose: `same` must compare every kind.
 #[derive(Clone, Debug)]
 pub enum Windows {
-    /// Aligned to a moment, one after another; closed before it. The Unix epoch is the usual one.
+    /// Aligned to a moment, mostly the Unix epoch, and closed before it.
     Aligned {
-        /// When the first window begins.
+        /// The beginning of the first window.
         start: Time,
-        /// How long each is, within bounds.
+        /// The length of a window, within bounds.
         period: Span,
     },
-    /// Opened by the first allowed call with a cost.
+    /// Opened by the first allowed call with a nonzero cost.
     First {
-        /// How long each is, within bounds.
+        /// The length of a window, within bounds.
         period: Span,
     },
-    /// Days, weeks, months or years of a place: the core asks only where the next one begins.
+    /// Days, weeks, months or years in a time zone.
     Calendar(Arc<dyn Calendar>),
 }
 
 /// A calendar's windows. The time-zone library lives outside the core, behind this.
 pub trait Calendar: Debug + Send + Sync {
-    /// The first boundary after `now`, in microseconds since the epoch: the end of the window that holds it. It
-    /// may lie beyond the last moment that a [`Time`] can be.
+    /// Returns the first boundary after `now`, in microseconds since the epoch: the end of the
+    /// window that contains it. It may lie beyond [`Time::MAX`].
     fn next_boundary(&self, now: Time) -> u64;
 
-    /// What the windows are, such as `month tz=Asia/Shanghai`. Calendars of one name have the same windows.
+    /// Returns a name such as `month tz=Asia/Shanghai`. Calendars of one name have the same
+    /// windows.
     fn name(&self) -> &str;
 }
 
 impl FixedWindow {
-    /// Windows of a rate's period, aligned to `start` (the epoch is the usual one) and closed before it.
+    /// Creates windows of a rate's period, aligned to `start` (mostly the epoch) and closed before
+    /// it.
     pub fn aligned(rate: Rate, start: Time) -> FixedWindow {
         FixedWindow { count: rate.count(), windows: Windows::Aligned { start, period: rate.period() } }
     }
 
-    /// Windows of a rate's period, each opened by the first allowed call.
+    /// Creates windows of a rate's period, each opened by the first allowed call.
     pub fn from_first_call(rate: Rate) -> FixedWindow {
         FixedWindow { count: rate.count(), windows: Windows::First { period: rate.period() } }
     }
 
-    /// The windows of a calendar.
+    /// Creates calendar windows.
     ///
     /// # Errors
-    /// When the count is 0 or above [`crate::bounds::COUNT_MAX`].
+    /// If the count is 0 or above [`crate::bounds::COUNT_MAX`].
     pub fn calendar(count: u64, calendar: Arc<dyn Calendar>) -> Result<FixedWindow, OutOfBounds> {
         let count = checked_count("count", count, 1)?;
         Ok(FixedWindow { count, windows: Windows::Calendar(calendar) })
     }
 
-    /// How much is used in the window that counts now, `None` if no call of this key opened one that still runs.
+    /// Returns what was used in the key's open window; `None` if it has none.
     #[inline]
     fn running(cell: &Cell, now: Time) -> Option<u32> {
         (now.as_micros() < cell.at).then_some(cell.a)
     }
 
-    /// How long the first window is still away.
+    /// Returns the time until the first window begins.
     #[inline]
     fn closed_for(&self, now: Time) -> Span {
         match self.windows {
@@ -104,8 +109,8 @@ impl FixedWindow {
 }
 
 impl Windows {
-    /// When the window that holds `now`, or that a call opens now, ends: always after `now`, and so possibly
-    /// beyond the last moment that a [`Time`] can be.
+    /// Returns the end of the window that contains `now`, or that a call now would open. It is
+    /// always after `now`, and so may lie beyond [`Time::MAX`].
     fn end(&self, now: Time) -> u64 {
         let micros = now.as_micros();
         match self {
@@ -167,9 +172,10 @@ impl Algorithm for FixedWindow {
     #[inline]
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
         match Self::running(state, now) {
-            // Only debt could go beyond 32 bits, and any count above the limit already denies.
+            // Only debt could exceed 32 bits, and any count above the limit denies.
             Some(used) => state.a = used.saturating_add(cost),
-            // Before the first window there is none to charge. (Only the debt of a call that cost nothing comes here.)
+            // Before the first window there is none to charge. (Only debt gets here, by a settle of
+            // cost 0.)
             None if self.closed_for(now) > Span::ZERO => return self.closed_for(now),
             None => *state = Cell { at: self.windows.end(now), a: cost, b: 0 },
         }
@@ -183,7 +189,7 @@ impl Algorithm for FixedWindow {
         used.min(cost) > 0
     }
 
-    /// The pile is a window, named by its end.
+    /// The stack is a window, identified by its end.
     fn record(&self, state: &Cell, cost: u32, _waited: bool) -> Charge {
         Charge::on_stack(cost, state.at, u64::from(state.a))
     }
@@ -225,7 +231,7 @@ impl Algorithm for FixedWindow {
 }
 
 impl FixedWindow {
-    /// A window that the first call opened is closed when all of it was given back.
+    /// Closes a window that a call opened and whose charges were all returned.
     fn close_if_unused(&self, state: &mut Cell) {
         if state.a == 0 && matches!(self.windows, Windows::First { .. }) {
             *state = Cell::UNSEEN;

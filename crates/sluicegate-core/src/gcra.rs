@@ -1,33 +1,35 @@
-//! Generic cell rate algorithm (GCRA): a bucket in a single number. Token bucket, leaky bucket, minimum
-//! interval and pacer are this code under four names.
+//! Generic cell rate algorithm (GCRA): a bucket in a single number. Token bucket, leaky bucket,
+//! minimum interval and pacer are this code under four names.
 //!
-//! A bucket holds `burst` units, and one unit comes back every `period / count`. Instead of the level we
-//! store the moment at which the bucket will be full again, which the literature calls the theoretical
-//! arrival time. Spending moves that moment into the future, and time brings it nearer. How far ahead it
-//! lies is how much has been used.
+//! A bucket holds `burst` units, and one unit comes back every `period / count`. Instead of the
+//! level we store the moment at which the bucket will be full again, which the literature calls the
+//! theoretical arrival time. Spending moves that moment into the future, and time brings it nearer.
+//! How far ahead it lies is how much has been used.
 //!
 //! ```text
-//! Settings   interval = period / count      fill = interval * burst      (exact fractions of a microsecond)
-//! State      full_at, in a Cell: at = whole microseconds, a = the rest in units of 1/count microseconds,
-//!            b = 1 once the key has called
+//! Settings   interval = period / count      fill = interval * burst      (exact fractions)
+//! State      full_at, in a Cell: at = whole microseconds, a = the rest in units of 1/count
+//!            microseconds, b = 1 once the key has called
 //! Formula    ahead = max(full_at - now, 0)            what has been used, as time
 //!            due   = ahead + interval * cost
 //!            due <= fill    allow, and full_at becomes now + due
 //!            otherwise      deny, retry_after = due - fill
 //! Reports    remaining = floor(burst - ahead / interval)       reset_after = ahead
-//!            (cost <= remaining is equivalent to due <= fill, since costs are whole; the code compares
-//!            the former)
+//!            (cost <= remaining is equivalent to due <= fill, since costs are whole; the code
+//!            compares the former)
 //! Promise    any stretch of length w admits at most burst + w / interval units.
-//! Rounding   none in the decision; waits are rounded up to a whole microsecond, remaining is rounded down.
-//! Clock      a step back makes a bucket in use stricter by the step, until the clock has caught up.
+//! Rounding   none in the decision; waits are rounded up to a whole microsecond, remaining is
+//!            rounded down.
+//! Clock      a step back makes a bucket in use stricter by the step until the clock catches up.
 //! Cost       a multiplication and one or two divisions; nothing runs in the background.
 //!
-//! Example    5 per second, burst 2: interval 200 ms, fill 400 ms. At t = 0 two calls are allowed (due
-//!            200 ms and 400 ms). The third would be due at 600 ms: denied, retry_after 200 ms.
+//! Example    5 per second, burst 2: interval 200 ms, fill 400 ms. At t = 0 two calls are allowed
+//!            (due 200 ms and 400 ms). The third, due 600 ms, is denied: retry_after 200 ms.
 //! ```
 //!
-//! Why nothing overflows: `fill` is at most a century (2^52 µs), debt and borrowing at most another; a
-//! time is at most 2^58 µs and a count is below 2^30. Products that can exceed 64 bits use 128.
+//! Why nothing overflows: `fill` is at most a century (2^52 µs), debt and borrowing at most
+//! another; a time is at most 2^58 µs and a count is below 2^30. Products that can exceed 64 bits
+//! use 128.
 
 use crate::algorithm::{Algorithm, Charged, Debt, NotCharged, Verb, Waiting, remaining_after};
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
@@ -39,7 +41,8 @@ use crate::time::{DAY, Exact, Span, Time};
 /// Longer than any duration that matters, and short enough to add to any moment.
 const LONGEST: u64 = 1 << 60;
 
-/// `b` of a key that has called: a bucket that is full at the epoch itself must differ from an unseen one.
+/// `b` of a key that has called: a bucket that is full at the epoch itself must differ from an
+/// unseen one.
 const SEEN: u32 = 1;
 
 /// The wording of the error for a bucket that fills too slowly, in the terms of its limit.
@@ -115,8 +118,8 @@ impl Gcra {
         self.burst
     }
 
-    /// Returns `interval * units`, exact up to [`LONGEST`]. Only limits about to be rejected, refunds and
-    /// settlements reach that.
+    /// Returns `interval * units`, exact up to [`LONGEST`]. Only limits about to be rejected,
+    /// refunds and settlements reach that.
     #[inline]
     fn time_for(&self, units: u32) -> Exact {
         if units == 1 {
@@ -132,8 +135,8 @@ impl Gcra {
     /// Adds two durations, or a duration to a moment.
     #[inline]
     fn add(&self, left: Exact, right: Exact) -> Exact {
-        // Cannot wrap: durations are at most 2^60 and moments below 2^59; both parts are below the count,
-        // which is below 2^30.
+        // Cannot wrap: durations are at most 2^60 and moments below 2^59; both parts are below the
+        // count, which is below 2^30.
         let (whole, part) = (left.whole + right.whole, left.part + right.part);
         match part.checked_sub(self.rate.count()) {
             Some(part) => Exact { whole: whole + 1, part },
@@ -147,7 +150,8 @@ impl Gcra {
         if left <= right {
             return Exact::ZERO;
         }
-        // Cannot wrap: left > right, and a whole is borrowed only if left's part is the smaller one.
+        // Cannot wrap: left > right, and a whole is borrowed only if left's part is the smaller
+        // one.
         if left.part >= right.part {
             Exact { whole: left.whole - right.whole, part: left.part - right.part }
         } else {
@@ -187,7 +191,8 @@ impl Gcra {
         if ahead == Exact::ZERO {
             return Some(self.burst);
         }
-        // Cannot wrap: less than 2^33 µs (2.4 hours), times a count below 2^30, plus a part below the count.
+        // Cannot wrap: less than 2^33 µs (2.4 hours), times a count below 2^30, plus a part below
+        // the count.
         if ahead.whole >= 1 << 33 {
             return None;
         }
@@ -197,7 +202,8 @@ impl Gcra {
         u32::try_from(u64::from(self.burst).saturating_sub(used)).ok()
     }
 
-    /// Returns a duration in units of 1/count microseconds, which is also units used times the period.
+    /// Returns a duration in units of 1/count microseconds, which is also units used times the
+    /// period.
     fn parts(&self, duration: Exact) -> u128 {
         u128::from(duration.whole) * u128::from(self.rate.count()) + u128::from(duration.part)
     }
@@ -215,12 +221,12 @@ impl Gcra {
         Self::full_in(self.saturating_sub(Self::ahead(cell, now), returned), now)
     }
 
-    /// Converts the state of a bucket with other parameters, keeping the moment at which it is full. The
-    /// fraction of a microsecond is rounded up to a multiple of 1/count.
+    /// Converts the state of a bucket with other parameters, keeping the moment at which it is
+    /// full. The fraction of a microsecond is rounded up to a multiple of 1/count.
     pub(crate) fn adopt_recovery_time(&self, old: &Gcra, state: &mut Cell) {
         let (count, old_count) = (u64::from(self.rate.count()), u64::from(old.rate.count()));
-        // Cannot wrap: both factors are below 2^30. A part is below its count, so the quotient is at most
-        // the new count.
+        // Cannot wrap: both factors are below 2^30. A part is below its count, so the quotient is
+        // at most the new count.
         let part = (u64::from(state.a) * count).div_ceil(old_count);
         let carried = part == count;
         state.at += u64::from(carried);
@@ -246,14 +252,14 @@ pub trait Bucket {
         Cell::UNSEEN
     }
 
-    /// Returns the state of an unseen key for computing waits. It differs before a bucket's `start`: the
-    /// bucket already holds `initial`, but refills only from the start on.
+    /// Returns the state of an unseen key for computing waits. It differs before a bucket's
+    /// `start`: the bucket already holds `initial`, but refills only from the start on.
     fn unseen_for_waits(&self, now: Time) -> Cell {
         self.unseen(now)
     }
 
-    /// Returns the key's state, whether or not it has called. (Field by field: a copy of the whole would
-    /// stall on fields that were just written.)
+    /// Returns the key's state, whether or not it has called. (Field by field: a copy of the whole
+    /// would stall on fields that were just written.)
     #[inline]
     fn current(&self, state: &Cell, now: Time) -> Cell {
         if state.b == SEEN { Cell { at: state.at, a: state.a, b: SEEN } } else { self.unseen(now) }
@@ -313,7 +319,8 @@ impl<B: Bucket> Algorithm for B {
 
     #[inline]
     fn delay(&self, state: &Cell, now: Time) -> Span {
-        // A paced call waits for its time slot: the moment at which the bucket would have been full.
+        // A paced call waits for its time slot: the moment at which the bucket would have been
+        // full.
         if Self::PACED { self.reset_after(state, now) } else { Span::ZERO }
     }
 
@@ -335,7 +342,8 @@ impl<B: Bucket> Algorithm for B {
 
     fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
         let (gcra, cell) = (self.gcra(), self.current(state, now));
-        // A full bucket is left alone: moving `full_at` up to now would make a later step back stricter.
+        // A full bucket is left alone: moving `full_at` up to now would make a later step back
+        // stricter.
         let returns = cost > 0 && Gcra::ahead(cell, now) > Exact::ZERO;
         if returns {
             *state = gcra.return_time(cell, now, gcra.time_for(cost));
@@ -349,9 +357,10 @@ impl<B: Bucket> Algorithm for B {
         Charge { cost, stack: 0, height, waited: waited || Self::PACED }
     }
 
-    /// What has leaked since the charge is not returned twice: at most the time from now to the moment at
-    /// which the bucket was to be full after the charge. A call that had to wait has a time slot. Once a
-    /// later call has the next one, returning it would let two calls act at once, so nothing is returned.
+    /// What has leaked since the charge is not returned twice: at most the time from now to the
+    /// moment at which the bucket was to be full after the charge. A call that had to wait has a
+    /// time slot. Once a later call has the next one, returning it would let two calls act at once,
+    /// so nothing is returned.
     fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
         let Times { now, latest } = times;
         let (gcra, cell) = (self.gcra(), self.current(state, now));
@@ -392,8 +401,8 @@ impl<B: Bucket> Algorithm for B {
     }
 
     fn is_idle(&self, state: &Cell, now: Time) -> bool {
-        // The second half is for a bucket with `initial`: a key that was refunded to full must not be
-        // dropped while an unseen one would still hold less.
+        // The second half is for a bucket with `initial`: a key that was refunded to full must not
+        // be dropped while an unseen one would still hold less.
         let is_full = |cell| Gcra::ahead(cell, now) == Exact::ZERO;
         state.b != SEEN || is_full(*state) && is_full(self.unseen_for_waits(now))
     }
@@ -412,20 +421,23 @@ impl<B: Bucket> Algorithm for B {
         Some(Debt { share, recovers_in: Span::from_micros(recovered.ceil()) })
     }
 
-    /// Keeps the units used, leaked at the old rate until now. The debt is rounded up to 1/count of a
-    /// microsecond, which no decision can tell: both sides of each comparison are multiples of that.
+    /// Keeps the units used, leaked at the old rate until now. The debt is rounded up to 1/count of
+    /// a microsecond, which no decision can tell: both sides of each comparison are multiples of
+    /// that.
     fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
         let (gcra, before) = (self.gcra(), old.gcra());
         if gcra.rate == before.rate || state.b != SEEN {
             return;
         }
-        // After a step back `full_at` lies further ahead by the step, which is not usage. The latest known
-        // time may be another key's, but no charge of this key is later than its `full_at`.
+        // After a step back `full_at` lies further ahead by the step, which is not usage. The
+        // latest known time may be another key's, but no charge of this key is later than its
+        // `full_at`.
         let at = times.now.max(times.latest.min(Time::saturating_from_micros(state.at)));
         let used_periods = before.parts(Gcra::ahead(*state, at));
         let old_period = u128::from(before.rate.period().as_micros());
         let period = u128::from(gcra.rate.period().as_micros());
-        // units = used_periods / old_period, and in parts of a microsecond at the new rate: units * period
+        // units = used_periods / old_period, and in parts of a microsecond at the new rate: units *
+        // period
         let most = gcra.parts(gcra.debt_max);
         let parts = (used_periods / old_period)
             .checked_mul(period)

@@ -5,8 +5,8 @@
 //!
 //! # How a decision is made
 //!
-//! Each algorithm computes what *remains* for a key at a given time. A call is allowed if its cost is
-//! at most that, and is then charged. ([`smooth`] alone decides by time instead.) That is all of
+//! Each algorithm computes what *remains* for a key at a given time. A call is allowed if its cost
+//! is at most that, and is then charged. ([`smooth`] alone decides by time instead.) That is all of
 //! [`Algorithm::check`]:
 //!
 //! ```
@@ -55,43 +55,47 @@
 //! # Map
 //!
 //! [`time`] and [`bounds`] check values once, at the edge. [`algorithm`] is the trait that every
-//! algorithm implements, one file each; the four buckets share [`gcra`]. [`verbs`] turns the trait into
-//! what callers do with one limit, [`all_of`] with a list of limits. [`receipts`] keeps open
-//! reservations, and [`rollback`] returns their charges. An [`Account`] is one key with all of this.
-//! [`queue`] holds waiters. [`cell_limit`] and [`any_limit`] are limits whose algorithm is known only at
-//! run time. Modules marked `#[doc(hidden)]` serve the sister crates, which are released together with
-//! this one, and may change without notice.
+//! algorithm implements, one file each; the four buckets share [`gcra`]. [`verbs`] turns the trait
+//! into what callers do with one limit, [`all_of`] with a list of limits. [`receipts`] keeps open
+//! reservations, and [`rollback`] returns their charges. An [`Account`] is one key with all of
+//! this. [`queue`] holds waiters. [`cell_limit`] and [`any_limit`] are limits whose algorithm is
+//! known only at run time. Modules marked `#[doc(hidden)]` serve the sister crates, which are
+//! released together with this one, and may change without notice.
 //!
 //! # Invariants
 //!
-//! - **No dependencies, clock, I/O, lock, `unsafe`, floats or unchecked casts.** Time is an argument.
-//!   The empty `[dependencies]` is the architecture. The one exception is `smooth.rs`, which uses
-//!   Guava's doubles and Java's two conversions, since their rounding is what it promises.
-//! - **Bounds are checked once**, when a [`Rate`], a [`Time`] or a limit is created. After that nothing
-//!   fails or overflows; arithmetic that looks as if it could says why it cannot. The core panics only
-//!   if a list of limits comes without a state for each limit: leaving one out would admit more.
-//! - **Decisions are exact.** Nothing is rounded in a decision. Reported waits are rounded up to a whole
-//!   microsecond, `remaining` is rounded down.
-//! - **State is 16 bytes** for every algorithm but the log, and zeros are an unseen key. So a store may
-//!   drop a fully recovered key. (A `const` assertion beside [`Cell`] keeps the size.)
-//! - **Only a charge or a return changes a state.** A denial, a peek and a cost of 0 change nothing, so a
-//!   glimpse of a wrong clock loses nothing. The exceptions are `count=all`, and leases: one that was
-//!   observed as expired is gone for good.
-//! - **Charges form a stack** ([`rollback`]), so returns in any order never return more than was charged.
-//! - **The time-zone library stays outside.** A [`Calendar`](fixed_window::Calendar) only says where the
-//!   next window begins.
-//! - **The fast path and the full one agree.** [`Algorithm::try_charge`] is what most calls need and
-//!   changes nothing if it is not enough; `check_in_full` is the complete decision.
+//! - **No dependencies, clock, I/O, lock, `unsafe`, floats or unchecked casts.** Time is an
+//!   argument. The empty `[dependencies]` is the architecture. The one exception is `smooth.rs`,
+//!   which uses Guava's doubles and Java's two conversions, since their rounding is what it
+//!   promises.
+//! - **Bounds are checked once**, when a [`Rate`], a [`Time`] or a limit is created. After that
+//!   nothing fails or overflows; arithmetic that looks as if it could says why it cannot. The core
+//!   panics only if a list of limits comes without a state for each limit: leaving one out would
+//!   admit more.
+//! - **Decisions are exact.** Nothing is rounded in a decision. Reported waits are rounded up to a
+//!   whole microsecond, `remaining` is rounded down.
+//! - **State is 16 bytes** for every algorithm but the log, and zeros are an unseen key. So a store
+//!   may drop a fully recovered key. (A `const` assertion beside [`Cell`] keeps the size.)
+//! - **Only a charge or a return changes a state.** A denial, a peek and a cost of 0 change
+//!   nothing, so a glimpse of a wrong clock loses nothing. The exceptions are `count=all`, and
+//!   leases: one that was observed as expired is gone for good.
+//! - **Charges form a stack** ([`rollback`]), so returns in any order never return more than was
+//!   charged.
+//! - **The time-zone library stays outside.** A [`Calendar`](fixed_window::Calendar) only says
+//!   where the next window begins.
+//! - **The fast path and the full one agree.** [`Algorithm::try_charge`] is what most calls need
+//!   and changes nothing if it is not enough; `check_in_full` is the complete decision.
 //!
-//! The tests in this crate cover what one file promises. The real suite is `sluicegate-conformance`,
-//! which compares every verb with a model that shares no code with this crate.
+//! The tests in this crate cover what one file promises. The real suite is
+//! `sluicegate-conformance`, which compares every verb with a model that shares no code with this
+//! crate.
 
 #![no_std]
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 pub mod account;
@@ -131,5 +135,5 @@ pub use bounds::Rate;
 pub use cell::Cell;
 pub use cell_limit::CellLimit;
 pub use concurrency::Concurrency;
-pub use decision::{Decision, RetryAfter};
+pub use decision::{Decision, Denied, RetryAfter};
 pub use time::{Span, Time};

@@ -1,24 +1,25 @@
-//! The waiters of one key as a pure data structure: which call is next, and when it will be admitted.
+//! The waiters of one key as a pure data structure: which call is next, and when it will be
+//! admitted.
 //!
-//! A waiter is not charged while it is in the queue. The head is admitted at the first moment at which
-//! its cost would be allowed without a delay; only then is it charged, and the next waiter becomes the
-//! head. So a waiter that leaves does not affect any state, a large cost is not overtaken by small ones,
-//! and no waiter has to be woken before it is admitted.
+//! A waiter is not charged while it is in the queue. The head is admitted at the first moment at
+//! which its cost would be allowed without a delay; only then is it charged, and the next waiter
+//! becomes the head. So a waiter that leaves does not affect any state, a large cost is not
+//! overtaken by small ones, and no waiter has to be woken before it is admitted.
 //!
 //! ```text
-//! Admission   the first moment at which the limits allow the cost with delay 0. It is found by peeking
-//!             and peeking again after the wait. Limits only recover as time passes, so once or twice is
-//!             enough.
-//! Projection  the states after all waiters have been admitted, and the moment of the last admission.
-//!             A new waiter learns its own admission from it, so a deadline that cannot be met is known
-//!             at once.
+//! Admission   the first moment at which the limits allow the cost with delay 0. It is found by
+//!             peeking and peeking again after the wait. Limits only recover as time passes, so
+//!             once or twice is enough.
+//! Projection  the states after all waiters have been admitted, and the moment of the last
+//!             admission. A new waiter learns its own admission from it, so a deadline that cannot
+//!             be met is known at once.
 //! Order       by priority, then first in, first out.
 //! Cost        enqueue, dequeue and remove are O(log n). After a waiter has left the middle of the
 //!             queue, the next projection is O(n).
 //! ```
 //!
-//! Example: `min-interval 1s`, used at 0 s. A is enqueued at 0.2 s (admission at 1 s), then B (2 s) and C
-//! (3 s). A leaves: B is admitted at 1 s and C at 2 s, as if A had never been enqueued.
+//! Example: `min-interval 1s`, used at 0 s. A is enqueued at 0.2 s (admission at 1 s), then B (2 s)
+//! and C (3 s). A leaves: B is admitted at 1 s and C at 2 s, as if A had never been enqueued.
 
 use crate::algorithm::{Algorithm, Waiting};
 use crate::all_of::peek_list;
@@ -31,6 +32,7 @@ use alloc::vec::Vec;
 
 /// The order among waiters. Within one priority it is first in, first out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+#[non_exhaustive]
 pub enum Priority {
     /// Before all others: a person is waiting for the result.
     High,
@@ -44,8 +46,8 @@ pub enum Priority {
 /// The number of priorities.
 const PRIORITIES: usize = 3;
 
-/// Bounds the search for an admission. Lists of limits need two or three steps; only a calendar without
-/// a next window needs more.
+/// Bounds the search for an admission. Lists of limits need two or three steps; only a calendar
+/// without a next window needs more.
 const STEPS_MAX: usize = 16;
 
 /// Returns the first moment, not before `from`, at which a call would be allowed without a delay,
@@ -95,10 +97,10 @@ pub fn has_pacer<A: Algorithm>(limits: &[A]) -> bool {
 
 /// Returns the moment as of which an admission is charged, or `None` if its time has not come.
 ///
-/// Admissions fall on whole microseconds, while a bucket's next unit is mostly due a fraction earlier.
-/// So if all limits would lend what is missing one microsecond earlier, they are charged as of then, and
-/// the fraction is not lost: ten thousand admissions at 3 per second take ten thousand thirds of a
-/// second.
+/// Admissions fall on whole microseconds, while a bucket's next unit is mostly due a fraction
+/// earlier. So if all limits would lend what is missing one microsecond earlier, they are charged
+/// as of then, and the fraction is not lost: ten thousand admissions at 3 per second take ten
+/// thousand thirds of a second.
 pub fn charge_time<A: Algorithm>(
     limits: &[A],
     states: &[A::State],
@@ -276,8 +278,8 @@ impl<A: Algorithm, W> Queue<A, W> {
         self.waiting.iter().flatten().filter(|entry| entry.waiter.is_some()).nth(1).map(|entry| &entry.call)
     }
 
-    /// Removes the head, which was admitted and charged as projected. (If it was charged otherwise, call
-    /// [`Queue::invalidate`] as well.)
+    /// Removes the head, which was admitted and charged as projected. (If it was charged otherwise,
+    /// call [`Queue::invalidate`] as well.)
     pub fn dequeue(&mut self) -> Option<W> {
         let rank = self.waiting.iter().position(|entries| !entries.is_empty())?;
         let entry = self.waiting.get_mut(rank)?.pop_front()?;
@@ -287,15 +289,15 @@ impl<A: Algorithm, W> Queue<A, W> {
         entry.waiter
     }
 
-    /// Discards all projections: the key was charged, something was returned to it, or its limits have
-    /// changed.
+    /// Discards all projections: the key was charged, something was returned to it, or its limits
+    /// have changed.
     pub fn invalidate(&mut self) {
         self.forget_projections_from(0);
     }
 
-    /// Removes the waiters that can no longer be admitted before their deadlines, because calls came
-    /// before them or the limits have changed. Each comes with the time by which it would miss its
-    /// deadline, or `None` if it would never be admitted.
+    /// Removes the waiters that can no longer be admitted before their deadlines, because calls
+    /// came before them or the limits have changed. Each comes with the time by which it would miss
+    /// its deadline, or `None` if it would never be admitted.
     pub fn remove_late(&mut self, now: Time, key: &impl KeyView<A>) -> Vec<(W, Option<Span>)> {
         let mut late = Vec::new();
         if self.with_deadline == 0 {
@@ -336,8 +338,8 @@ impl<A: Algorithm, W> Queue<A, W> {
         self.waiting.iter().flatten().filter_map(|entry| entry.waiter.as_ref())
     }
 
-    /// Returns the denial of a call that does not wait, made at `at`, while there are waiters: it would
-    /// be allowed after the queue is empty.
+    /// Returns the denial of a call that does not wait, made at `at`, while there are waiters: it
+    /// would be allowed after the queue is empty.
     pub fn denial(&mut self, key: &impl KeyView<A>, cost: u32, at: Time) -> Option<Decision> {
         let projection = self.project(Priority::Low, key.now(), key)?;
         let empty_at = projection.at.max(at);

@@ -1,7 +1,7 @@
-//! The reservations of one key that are still open: what each charged, so that it can be given back.
+//! The open reservations of one key: what each charged, so that it can be returned.
 //!
-//! Whoever keeps the key's states hands them in with each call, with the limits they belong to; an [`crate::Account`]
-//! is both in one. A key that never reserves needs none of this.
+//! The store passes the key's states and limits to each call; an [`crate::Account`] keeps both
+//! together. A key that never reserves needs none of this.
 
 use crate::algorithm::{Algorithm, Verb};
 use crate::all_of::{Part, peek_list, reserve_all};
@@ -11,38 +11,39 @@ use crate::time::{Span, Time};
 use crate::verbs::{Unsupported, Verbs as _};
 use alloc::vec::Vec;
 
-/// Names one reservation of one key, good for one cancel or settle. Whoever hands receipts out chooses the names,
-/// and adds whose they are.
+/// Identifies one reservation of one key, for one cancel or settle. The store chooses the numbers,
+/// and adds the scope and the key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Receipt(pub u64);
 
-/// What a key has reserved and neither cancelled nor settled.
+/// The reservations of a key that were neither cancelled nor settled.
 #[derive(Clone, Default, Debug)]
 pub struct Receipts {
-    /// When each limit's state last changed, as far as known here. Only what is given back asks for it.
+    /// When each limit's state is last known to have changed. Only rollbacks need it.
     latest: Vec<Time>,
     open: Vec<OpenReceipt>,
 }
 
-/// A reservation that was neither cancelled nor settled yet.
+/// A reservation that is neither cancelled nor settled.
 #[derive(Clone, Debug)]
 struct OpenReceipt {
     receipt: Receipt,
     made: Time,
-    /// One for each limit.
+    /// One per limit.
     charges: Vec<Charge>,
 }
 
 impl Receipts {
-    /// Notes that the key was charged outside of a reservation.
+    /// Notes that the key was charged outside a reservation.
     pub fn charged(&mut self, now: Time) {
         self.latest.iter_mut().for_each(|latest| *latest = now.max(*latest));
     }
 
-    /// Gives `cost` back to every limit, as far as each allows. The answer is the decision for cost 0.
+    /// Returns `cost` to the key under every limit, as far as each allows, and returns the decision
+    /// for cost 0.
     ///
     /// # Errors
-    /// When one of the limits does not offer this verb; then none is given anything.
+    /// If one of the limits does not support this verb; then nothing is returned under any of them.
     pub fn refund<A: Algorithm>(
         &mut self,
         limits: &[A],
@@ -52,12 +53,12 @@ impl Receipts {
     ) -> Result<Decision, Unsupported> {
         limits.iter().try_for_each(|limit| limit.require(Verb::Refund))?;
         self.fit(limits);
-        for (place, ((limit, state), latest)) in
+        for (position, ((limit, state), latest)) in
             limits.iter().zip(&mut *states).zip(&mut self.latest).enumerate()
         {
             if limit.refund(state, now, cost) {
                 *latest = now.max(*latest);
-                for open in self.open.iter_mut().filter_map(|open| open.charges.get_mut(place)) {
+                for open in self.open.iter_mut().filter_map(|open| open.charges.get_mut(position)) {
                     limit.cap_height(state, open);
                 }
             }
@@ -65,11 +66,11 @@ impl Receipts {
         Ok(peek_list(limits, states, now, 0))
     }
 
-    /// Charges `cost` now under the name `receipt`, to act after the answer's delay, which is at most `max_wait`.
-    /// Buckets may borrow. The receipt is open if the answer is yes.
+    /// Charges a reservation now, if the caller can act within `max_wait`, after the decision's
+    /// delay. Buckets may borrow. The receipt is open if the reservation is allowed.
     ///
     /// # Errors
-    /// When one of the limits does not offer this verb.
+    /// If one of the limits does not support this verb.
     pub fn reserve<A: Algorithm>(
         &mut self,
         limits: &[A],
@@ -91,8 +92,8 @@ impl Receipts {
         Ok(decision)
     }
 
-    /// Gives back what still counts of a reservation. Whether that was anything: not if the receipt is used,
-    /// unknown or worth nothing any more. The work grows with the number of open receipts.
+    /// Returns the part of a reservation that still counts. Returns `false` if that was nothing, or
+    /// the receipt is used or unknown. Takes time linear in the number of open receipts.
     pub fn cancel<A: Algorithm>(
         &mut self,
         limits: &[A],
@@ -103,8 +104,8 @@ impl Receipts {
         self.close(limits, states, now, receipt, 0) == Some(true)
     }
 
-    /// Says what a reservation really used: the rest is given back as by a cancel, an excess becomes debt.
-    /// `false` if the receipt is used or unknown.
+    /// Corrects a reservation to what was actually used: the rest is returned as by a cancel, an
+    /// excess becomes debt. Returns `false` if the receipt is used or unknown.
     pub fn settle<A: Algorithm>(
         &mut self,
         limits: &[A],
@@ -116,7 +117,8 @@ impl Receipts {
         self.close(limits, states, now, receipt, used).is_some()
     }
 
-    /// Settles a receipt. Whether anything was given back; `None` if it is not open.
+    /// Settles a receipt. Returns `true` if anything was returned, `None` if the receipt is not
+    /// open.
     fn close<A: Algorithm>(
         &mut self,
         limits: &[A],
@@ -125,13 +127,13 @@ impl Receipts {
         receipt: Receipt,
         used: u32,
     ) -> Option<bool> {
-        let place = self.open.iter().position(|open| open.receipt == receipt)?;
-        let OpenReceipt { charges, .. } = self.open.swap_remove(place);
+        let index = self.open.iter().position(|open| open.receipt == receipt)?;
+        let OpenReceipt { charges, .. } = self.open.swap_remove(index);
         Some(self.settle_charges(limits, states, now, &charges, used, &mut []))
     }
 
-    /// Settles charges that are remembered elsewhere, as are those of `others`: whoever was called from a line and has not
-    /// seen it yet. Whether anything was given back.
+    /// Settles charges that are kept elsewhere, as are those of `others`: the charges of dequeued
+    /// waiters that have not been woken yet. Returns `true` if anything was returned.
     pub fn settle_charges<A: Algorithm>(
         &mut self,
         limits: &[A],
@@ -141,8 +143,8 @@ impl Receipts {
         used: u32,
         others: &mut [Charges],
     ) -> bool {
-        let mut gave = false;
-        for (place, (((limit, state), latest), charge)) in
+        let mut returned = false;
+        for (position, (((limit, state), latest), charge)) in
             limits.iter().zip(states).zip(&mut self.latest).zip(charges).enumerate()
         {
             let rollback = limit.settle_charge(state, Times { now, latest: *latest }, charge, used);
@@ -150,46 +152,46 @@ impl Receipts {
                 *latest = now.max(*latest);
             }
             let Some(rollback) = rollback else { continue };
-            gave = true;
+            returned = true;
             let open = self.open.iter_mut().map(|open| &mut *open.charges);
             let held = others.iter_mut().map(Charges::each_mut);
-            for charge in open.chain(held).filter_map(|charges| charges.get_mut(place)) {
+            for charge in open.chain(held).filter_map(|charges| charges.get_mut(position)) {
                 limit.shift_down(&rollback, charge);
             }
         }
-        gave
+        returned
     }
 
-    /// When the state of the limit at a place last changed, as far as known here.
-    pub fn latest(&self, place: usize) -> Time {
-        self.latest.get(place).copied().unwrap_or(Time::EPOCH)
+    /// Returns when the state of the limit at a position is last known to have changed.
+    pub fn latest(&self, position: usize) -> Time {
+        self.latest.get(position).copied().unwrap_or(Time::EPOCH)
     }
 
-    /// How many are open. Each is held until it is cancelled, settled or forgotten.
+    /// Returns the number of open receipts. Each is kept until it is cancelled, settled or expires.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether none is open.
+    /// Returns `true` if no receipt is open.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Forgets one receipt: what it charged stays charged. Whether it was open.
+    /// Discards a receipt; its cost stays charged. Returns `true` if it was open.
     pub fn discard(&mut self, receipt: Receipt) -> bool {
         let before = self.open.len();
         self.open.retain(|open| open.receipt != receipt);
         self.open.len() < before
     }
 
-    /// Forgets the receipts of reservations made before a time: a store calls this for those that nobody came back
-    /// for, so that they do not pile up.
+    /// Expires the receipts of reservations made before a time, so that abandoned ones do not
+    /// accumulate.
     pub fn expire_made_before(&mut self, time: Time) {
         self.open.retain(|open| open.made >= time);
     }
 
-    /// Forgets the receipts of reservations made before a time whose cost no longer counts: a cancel would give nothing
-    /// back.
+    /// Expires the receipts of reservations made before a time whose cost no longer counts: a
+    /// cancel would return nothing.
     pub fn expire_worthless<A: Algorithm>(
         &mut self,
         limits: &[A],
@@ -206,29 +208,29 @@ impl Receipts {
                     limit.roll_back(&mut state.clone(), times, charge, charge.cost()).is_some()
                 })
             };
-            // The time first: a copy of a long log takes long.
+            // The time first: copying a long log is slow.
             open.made >= made_before || counts()
         });
     }
 
-    /// When the oldest open reservation was made.
+    /// Returns when the oldest open reservation was made.
     pub fn oldest(&self) -> Option<Time> {
         self.open.iter().map(|open| open.made).min()
     }
 
-    /// Notes from now on when each of these limits' states changes.
+    /// Tracks from now on when the state of each of these limits changes.
     pub fn fit<A>(&mut self, limits: &[A]) {
         self.latest.resize(limits.len(), Time::EPOCH);
     }
 }
 
-/// What a reservation asks for.
+/// A call that reserves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReserveCall {
-    /// What to charge.
+    /// The cost.
     pub cost: u32,
-    /// How long the caller would wait.
+    /// The longest delay that the caller accepts.
     pub max_wait: Span,
-    /// The name of the receipt, which no other open one of this key has.
+    /// The receipt, which no other open reservation of this key has.
     pub receipt: Receipt,
 }

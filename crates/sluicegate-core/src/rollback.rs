@@ -1,9 +1,9 @@
 //! Rollback: what a charge can still return.
 //!
-//! The charges of a key form a stack. Each lies on top of what was there before, and records the height
-//! of the stack just after it. Returning a charge removes its piece, and everything above it moves down
-//! by as much; a refund takes from the top. A window or a log entry is a stack of units. A bucket is a
-//! stack of time, which leaks away at the bottom.
+//! The charges of a key form a stack. Each lies on top of what was there before, and records the
+//! height of the stack just after it. Returning a charge removes its piece, and everything above it
+//! moves down by as much; a refund takes from the top. A window or a log entry is a stack of units.
+//! A bucket is a stack of time, which leaks away at the bottom.
 //!
 //! ```text
 //!   C ┐ 9          C ┐ 7         cancel A (2): what lies above it moves down,
@@ -97,8 +97,8 @@ impl Rollback {
         self.top.whole - self.bottom.whole
     }
 
-    /// Returns where a height of the same stack is after the removal. `move_down` subtracts the size of
-    /// the removed piece.
+    /// Returns where a height of the same stack is after the removal. `move_down` subtracts the
+    /// size of the removed piece.
     pub(crate) fn shift(&self, height: Exact, move_down: impl Fn(Exact) -> Exact) -> Exact {
         if height >= self.top { move_down(height) } else { height.min(self.bottom) }
     }

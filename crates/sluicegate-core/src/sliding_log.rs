@@ -1,29 +1,31 @@
-//! Sliding log: remember each call; never more than so many in any period, exactly.
+//! Sliding log: at most N in any period, exactly, because every call is recorded.
 //!
-//! In plain words: keep the time and cost of every allowed call. At each call, look back one period and add up.
-//! It is the only one that promises the count for *any* period wherever you lay it, and pays with memory.
+//! The log keeps the time and cost of every allowed call. A new call looks back one period and adds
+//! up the costs. It is the only algorithm that keeps the count in *every* period, wherever that
+//! begins, and it pays for this with memory.
 //!
 //! ```text
 //!            |<------- period ------->|
-//! calls  x   |   x    xx      x       | now         in (now - period, now]: 4 calls, so 5/60s has room for 1
+//! calls  x   |   x    xx      x       | now     4 calls in (now - period, now]: 5/60s allows 1
 //! ```
 //!
 //! ```text
-//! Settings   count per period; `count=all` enters denied calls too
-//! State      a `Log`: entries of a time and the running total of cost, oldest first; calls of one microsecond
-//!            share an entry; the time of the last call that was entered
+//! Settings   count per period; `count=all` records denied calls too
+//! State      a `Log`: entries of a time and the running total of cost, oldest first, where calls
+//!            in the same microsecond share an entry; and the time of the latest recorded call
 //! Formula    allow if the costs in (now - period, now] + cost <= count
 //! Promise    any stretch of one period admits at most count.
 //! Rounding   none: everything is whole.
-//! Clock      a call before the last entered one is decided, and entered, as if it came then; waits count from
-//!            its own time. Only a call that is entered drops what has left, so a glimpse of a wrong, later time
-//!            forgets nothing.
-//! Cost       16 bytes for each call (of a microsecond) within the period; a binary search a decision.
-//! All        with `count=all` the newest entries that add up to count are enough to answer any check, so older
-//!            ones are dropped: a caller who keeps hammering cannot make the log grow. (A refund gives back what
-//!            is remembered.)
+//! Clock      a call earlier than the latest recorded one is decided and recorded as if it came at
+//!            that time; waits count from its own time. Only a recorded call drops entries that
+//!            have aged out, so a glimpse of a wrong, later time loses nothing.
+//! Cost       16 bytes per call (or microsecond) within the period; a binary search per decision.
+//! All        with `count=all`, the newest entries that add up to count decide every check, so
+//!            older ones are dropped: a caller that keeps hammering cannot make the log grow. (A
+//!            refund returns what is still recorded.)
 //!
-//! Example    5/60s: calls at 0, 10, 20, 30 and 40 s pass; one at 50 s is told to wait 10 s, when the first leaves.
+//! Example    5/60s: calls at 0, 10, 20, 30 and 40 s are allowed. A call at 50 s is denied and may
+//!            retry in 10 s, when the first one ages out.
 //! ```
 
 use crate::algorithm::{Algorithm, Verb};
@@ -32,53 +34,55 @@ use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use alloc::collections::VecDeque;
 
-/// Beyond this a running total starts again: the entries of one period can still be added to it many times over.
+/// From here on a running total restarts at zero. The entries of one period still fit above it many
+/// times.
 const REBASE_AT: u64 = 1 << 60;
 
-/// Entries looked at one by one before the rest is searched: between two calls few leave.
-const LOOKED_AT: usize = 4;
+/// Entries scanned one by one before a binary search: between two calls few entries age out.
+const SCANNED_FIRST: usize = 4;
 
-/// The sliding log. Pick it when the count must hold in every period and is small enough to remember.
+/// The sliding log. Pick it when the count must hold in every period, and is small enough to
+/// record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SlidingLog {
     rate: Rate,
     count_all: bool,
 }
 
-/// The calls of one key.
+/// The recorded calls of one key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Log {
-    /// The time of the last call that was entered. It stays when that call is given back.
+    /// The time of the latest recorded call. It stays if that call is rolled back.
     latest: u64,
     entries: VecDeque<Entry>,
     /// The running total before the oldest entry.
     before: u64,
 }
 
-/// The calls of one microsecond.
+/// The calls in one microsecond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     at: u64,
-    /// The cost of this and all earlier entries, so that the sum of any stretch is one subtraction.
+    /// The cost of this and all earlier entries: the sum of any range is one subtraction.
     total: u64,
 }
 
 impl Log {
-    /// The log of a key that has never called.
+    /// The log of an unseen key.
     pub const EMPTY: Log = Log { latest: 0, entries: VecDeque::new(), before: 0 };
 
     fn at(&self, index: usize) -> Option<Entry> {
         self.entries.get(index).copied()
     }
 
-    /// The running total before an entry.
+    /// Returns the running total before an entry.
     fn total_before(&self, index: usize) -> u64 {
         index.checked_sub(1).and_then(|earlier| self.at(earlier)).map_or(self.before, |entry| entry.total)
     }
 
-    /// The cost of the entries from an index on.
+    /// Returns the cost of the entries from an index on.
     fn sum_from(&self, index: usize) -> u64 {
-        // Cannot wrap: totals only grow along the log.
+        // Cannot wrap: totals never decrease along the log.
         self.entries.back().map_or(0, |last| last.total - self.total_before(index))
     }
 
@@ -88,7 +92,7 @@ impl Log {
         }
     }
 
-    /// Counts from zero again long before the running total could wrap: in a busy log it grows for years.
+    /// Restarts the running total long before it could wrap: in a busy log it grows for years.
     fn rebase(&mut self) {
         if self.before > REBASE_AT {
             for entry in &mut self.entries {
@@ -98,14 +102,15 @@ impl Log {
         }
     }
 
-    /// A log that somebody else remembers: when a call was last entered, and times with the running total of cost there, oldest
-    /// first. Not every entry is needed: those that an answer rests on are enough.
-    pub fn of(latest: Time, entries: impl IntoIterator<Item = (Time, u64)>) -> Log {
+    /// Rebuilds a log kept elsewhere: the time of the latest recorded call, and entries of a time
+    /// and the running total of cost, oldest first. The entries that a decision depends on are
+    /// enough.
+    pub fn from_entries(latest: Time, entries: impl IntoIterator<Item = (Time, u64)>) -> Log {
         let mut log = Log { latest: latest.as_micros(), ..Log::EMPTY };
         for (at, total) in entries {
             let entry = Entry { at: at.as_micros(), total };
             match log.entries.back_mut() {
-                // Out of order there is nothing to learn from it.
+                // An entry out of order carries no information.
                 Some(last) if entry.at < last.at || entry.total < last.total => {}
                 Some(last) if last.at == entry.at => *last = entry,
                 _ => log.entries.push_back(entry),
@@ -114,70 +119,71 @@ impl Log {
         log
     }
 
-    /// How many entries the log holds, dead ones that were not dropped yet included.
+    /// Returns the number of entries, including aged-out ones that were not dropped yet.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it holds none.
+    /// Returns `true` if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 }
 
 impl SlidingLog {
-    /// At most `count` in any `period`.
+    /// Creates a log that admits at most `count` in any `period`.
     ///
     /// # Errors
-    /// When the count is above [`LOG_COUNT_MAX`]; see [`SlidingLog::with_count_max`].
+    /// If the count is above [`LOG_COUNT_MAX`]; see [`SlidingLog::with_count_max`].
     pub fn new(rate: Rate) -> Result<SlidingLog, OutOfBounds> {
         SlidingLog::with_count_max(rate, LOG_COUNT_MAX)
     }
 
-    /// The same with another bound on the count, for those who can spare the memory: 16 bytes a call and key.
+    /// Creates a log with another bound on the count, if the memory can be spared: 16 bytes per
+    /// call and key.
     ///
     /// # Errors
-    /// When the count is above that bound.
+    /// If the count is above that bound.
     pub fn with_count_max(rate: Rate, count_max: u32) -> Result<SlidingLog, OutOfBounds> {
         let (count, most) = (u64::from(rate.count()), u64::from(count_max));
         if count > most {
-            let advice = "a log remembers every call, use sliding-window for a count this large";
+            let advice = "a log records every call, use sliding-window for a count this large";
             return Err(OutOfBounds::above("count", count, most, advice));
         }
         Ok(SlidingLog { rate, count_all: false })
     }
 
-    /// The same log, but denied calls are entered as well (`count=all`).
+    /// Records denied calls as well (`count=all`).
     #[must_use]
     pub fn counting_denied(self) -> SlidingLog {
         SlidingLog { count_all: true, ..self }
     }
 
-    /// The index of the oldest entry that is still within the period.
+    /// Returns the index of the oldest entry that is still within the period.
     #[inline]
     fn oldest_live(&self, log: &Log, now: Time) -> usize {
         let at = now.as_micros().max(log.latest);
         let period = self.rate.period().as_micros();
         let is_live = |entry: &Entry| entry.at + period > at;
-        // The common cases: all have left, or at most a few of the oldest.
+        // The common cases: all entries have aged out, or at most a few of the oldest.
         if !log.entries.back().is_some_and(is_live) {
             return log.entries.len();
         }
-        let few = log.entries.iter().take(LOOKED_AT).position(is_live);
+        let few = log.entries.iter().take(SCANNED_FIRST).position(is_live);
         few.unwrap_or_else(|| log.entries.partition_point(|entry| !is_live(entry)))
     }
 
-    /// How long until the entry has left.
-    fn until_gone(&self, entry: Entry, now: Time) -> Span {
+    /// Returns the time until an entry ages out.
+    fn ages_out_in(&self, entry: Entry, now: Time) -> Span {
         Span::from_micros((entry.at + self.rate.period().as_micros()).saturating_sub(now.as_micros()))
     }
 
-    /// The index of the entry of that very time.
+    /// Returns the index of the entry with that time.
     fn find(log: &Log, at: u64) -> Option<usize> {
         log.entries.binary_search_by_key(&at, |entry| entry.at).ok()
     }
 
-    /// The cost entered at that very time.
+    /// Returns the cost recorded by an entry.
     fn cost_at(log: &Log, index: usize) -> u64 {
         log.at(index).map_or(0, |entry| entry.total - log.total_before(index))
     }
@@ -200,7 +206,7 @@ impl Algorithm for SlidingLog {
     #[inline]
     fn reset_after(&self, state: &Log, now: Time) -> Span {
         match state.entries.back() {
-            Some(&last) if self.oldest_live(state, now) < state.entries.len() => self.until_gone(last, now),
+            Some(&last) if self.oldest_live(state, now) < state.entries.len() => self.ages_out_in(last, now),
             _ => Span::ZERO,
         }
     }
@@ -208,10 +214,10 @@ impl Algorithm for SlidingLog {
     fn retry_after(&self, state: &Log, now: Time, cost: u32) -> Span {
         let oldest = self.oldest_live(state, now);
         let room = u64::from(self.rate.count().saturating_sub(cost));
-        // The call fits once the running total has been left behind up to here.
-        let must_leave = state.total_before(oldest) + state.sum_from(oldest).saturating_sub(room);
-        let last_to_leave = state.entries.partition_point(|entry| entry.total < must_leave);
-        state.at(last_to_leave).map_or(Span::ZERO, |entry| self.until_gone(entry, now))
+        // The call fits once every entry up to this running total has aged out.
+        let must_age_out = state.total_before(oldest) + state.sum_from(oldest).saturating_sub(room);
+        let last_to_age_out = state.entries.partition_point(|entry| entry.total < must_age_out);
+        state.at(last_to_age_out).map_or(Span::ZERO, |entry| self.ages_out_in(entry, now))
     }
 
     fn supports(&self, verb: Verb) -> bool {
@@ -246,7 +252,7 @@ impl Algorithm for SlidingLog {
     fn refund(&self, state: &mut Log, now: Time, cost: u32) -> bool {
         let live = self.oldest_live(state, now);
         let mut left = u64::from(cost);
-        // Newest first, so that what was charged last is given back first.
+        // Newest first: what was charged last is returned first.
         while left > 0 && state.entries.len() > live {
             let newest = state.entries.len() - 1;
             let here = Self::cost_at(state, newest);
@@ -260,7 +266,7 @@ impl Algorithm for SlidingLog {
         left < u64::from(cost)
     }
 
-    /// The pile is an entry, named by its time.
+    /// The stack is an entry, identified by its time.
     fn record(&self, state: &Log, cost: u32, _waited: bool) -> Charge {
         let height = Self::find(state, state.latest).map_or(0, |index| Self::cost_at(state, index));
         Charge::on_stack(cost, state.latest, height)
@@ -290,14 +296,14 @@ impl Algorithm for SlidingLog {
 
     fn next_window(&self, state: &Log, now: Time) -> Time {
         let oldest = state.at(self.oldest_live(state, now));
-        oldest.map_or(now, |oldest| now.saturating_add(self.until_gone(oldest, now)))
+        oldest.map_or(now, |oldest| now.saturating_add(self.ages_out_in(oldest, now)))
     }
 
     fn is_idle(&self, state: &Log, now: Time) -> bool {
         self.oldest_live(state, now) == state.entries.len()
     }
 
-    /// The entries stay as they are; a longer period cannot bring back what has already been dropped.
+    /// Keeps the entries. A longer period cannot bring back those that were dropped.
     fn adopt(&self, _old: &Self, _state: &mut Log, _times: Times) {}
 }
 
@@ -310,22 +316,22 @@ mod tests {
         Time::from_micros(seconds * SECOND).unwrap()
     }
 
-    fn five_a_minute() -> SlidingLog {
+    fn five_per_minute() -> SlidingLog {
         SlidingLog::new(Rate::new(5, Span::from_micros(60 * SECOND)).unwrap()).unwrap()
     }
 
     #[test]
-    fn the_example_of_the_header() {
-        let (log, mut state) = (five_a_minute(), Log::default());
+    fn the_example_in_the_header() {
+        let (log, mut state) = (five_per_minute(), Log::default());
         assert!([0, 10, 20, 30, 40].into_iter().all(|second| log.check(&mut state, at(second), 1).allowed()));
         let denied = log.check(&mut state, at(50), 1);
         assert_eq!(denied.retry_after(), Some(crate::RetryAfter::After(Span::from_micros(10 * SECOND))));
     }
 
-    /// After years of calls the running total starts again, and no answer changes.
+    /// After years of calls the running total restarts, and no decision changes.
     #[test]
-    fn a_total_that_has_grown_large_starts_again() {
-        let log = five_a_minute();
+    fn a_large_running_total_restarts_at_zero() {
+        let log = five_per_minute();
         let (mut young, mut old) = (Log::default(), Log { before: REBASE_AT - 1, ..Log::default() });
         for (second, cost) in
             [(0, 2), (10, 1), (10, 1), (20, 2), (65, 2), (66, 2), (70, 3), (200, 5), (201, 1)]

@@ -1,28 +1,30 @@
 //! Sliding window: two counters, the older one fading out. Constant memory, close to the log.
 //!
-//! In plain words: count each aligned window, and pretend that the calls of the last one came evenly. As this
-//! window goes on, less and less of the last one still lies within one period from now: its share fades from
-//! all to nothing. The estimate is that share plus this window's count.
+//! Each epoch-aligned window is counted, and the calls of the previous one are assumed to have come
+//! evenly. As the current window elapses, less and less of the previous one lies within a period of
+//! now: its weight fades from 1 to 0. The estimate is the weighted previous count plus the current
+//! count.
 //!
 //! ```text
-//!      last window        this window
+//!    previous window      current window
 //! |      prev = 80     |   cur = 30            |       estimate = 80 * (P - e) / P + 30
 //! |        [-----------+---e---> now]          |       at e = P/4: 60 + 30 = 90
 //! ```
 //!
 //! ```text
 //! Settings   count per period
-//! State      in a Cell: at = when a call was last allowed, a = prev and b = cur of that moment's window
+//! State      in a Cell: at = when a call was last allowed, a = prev and b = cur as of that window
 //! Formula    used = ceil(prev * (period - e) / period) + cur; allow if used + cost <= count
-//!            (the estimate is exact; rounding it up changes no decision, as count and cost are whole)
-//! Promise    the estimate never exceeds count. The true number in any period stays below twice the count, and comes
-//!            near it only if one window's calls bunch at its end and the next window's come as soon as they may;
-//!            evenly spread calls see the count itself.
+//!            (rounding the exact estimate up changes no decision, since count and cost are whole)
+//! Promise    the estimate never exceeds count. The true number in any period stays below twice the
+//!            count. It comes near that only if one window's calls bunch at its end and the next
+//!            window's come as soon as they may; evenly spread calls see the count itself.
 //! Rounding   none in the decision; waits are rounded up, remaining is rounded down.
-//! Clock      a call before the last allowed one is decided as if it came then; waits count from its own time.
-//! Cost       16 bytes a key; two divisions a decision.
+//! Clock      a call earlier than the last allowed one is decided as if it came then; waits count
+//!            from its own time.
+//! Cost       16 bytes per key; two divisions per decision.
 //!
-//! Example    10/10s: ten calls at t = 0. At 15 s half of them count, so five calls pass.
+//! Example    10/10s: ten calls at t = 0. At 15 s half of them count, so five calls are allowed.
 //! ```
 
 use crate::algorithm::Algorithm;
@@ -31,7 +33,8 @@ use crate::cell::Cell;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 
-/// The sliding window. Pick it when the edge burst of a fixed window hurts and a log would be too large.
+/// The sliding window. Pick it when the edge burst of a fixed window hurts and a log would be too
+/// large.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SlidingWindow {
     rate: Rate,
@@ -42,14 +45,14 @@ pub struct SlidingWindow {
 struct Counters {
     prev: u32,
     cur: u32,
-    /// When the window that `cur` counts began.
+    /// The beginning of the window that `cur` counts.
     began: u64,
-    /// How long it has been going on.
+    /// The time since then.
     elapsed: u64,
 }
 
 impl SlidingWindow {
-    /// About `count` in any `period`.
+    /// Creates a limit of about `count` in any `period`.
     pub fn new(rate: Rate) -> SlidingWindow {
         SlidingWindow { rate }
     }
@@ -58,7 +61,7 @@ impl SlidingWindow {
         self.rate.period().as_micros()
     }
 
-    /// The counters at `now`, or at the last allowed call if that was later.
+    /// Returns the counters as of `now`, or as of the last allowed call if that is later.
     #[inline]
     fn counters(&self, cell: &Cell, now: Time) -> Counters {
         let (at, period) = (now.as_micros().max(cell.at), self.period());
@@ -74,29 +77,30 @@ impl SlidingWindow {
         Counters { prev, cur, began, elapsed }
     }
 
-    /// The part of `prev` that still counts when `left` of this window is to come, rounded up.
+    /// Returns the part of `prev` that counts while `left` of the current window is to come,
+    /// rounded up.
     #[inline]
-    fn fading(&self, prev: u32, left: u64) -> u64 {
+    fn weighted(&self, prev: u32, left: u64) -> u64 {
         if prev == 0 {
             return 0;
         }
         let (prev, period) = (u64::from(prev), self.period());
-        // Within 64 bits for periods below 2^32 µs (71 minutes); the rest is taken in 128.
+        // 64 bits are enough below 2^32 µs (71 minutes); longer periods use 128.
         if left < 1 << 32 {
             return (prev * left).div_ceil(period);
         }
-        let fading = (u128::from(prev) * u128::from(left)).div_ceil(u128::from(period));
-        u64::try_from(fading).unwrap_or(u64::MAX)
+        let weighted = (u128::from(prev) * u128::from(left)).div_ceil(u128::from(period));
+        u64::try_from(weighted).unwrap_or(u64::MAX)
     }
 
-    /// How long after the start of its second window a count of `fading` has come down to `room`, rounded up.
-    fn faded_to(&self, room: u64, fading: u32) -> u64 {
-        // room * period / fading of the window may be left; what is rounded down there is rounded up here.
-        let (period, fading) = (self.period(), u64::from(fading.max(1)));
+    /// Returns how far into the next window a count has faded to `room`, rounded up.
+    fn faded_to(&self, room: u64, count: u32) -> u64 {
+        // room * period / count of the window may be left. Rounding that down rounds the result up.
+        let (period, count) = (self.period(), u64::from(count.max(1)));
         let left = match room.checked_mul(period) {
-            Some(product) => product / fading,
+            Some(product) => product / count,
             None => {
-                u64::try_from(u128::from(room) * u128::from(period) / u128::from(fading)).unwrap_or(u64::MAX)
+                u64::try_from(u128::from(room) * u128::from(period) / u128::from(count)).unwrap_or(u64::MAX)
             }
         };
         period.saturating_sub(left)
@@ -114,7 +118,7 @@ impl Algorithm for SlidingWindow {
     #[inline]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
         let Counters { prev, cur, elapsed, .. } = self.counters(state, now);
-        let used = self.fading(prev, self.period() - elapsed) + u64::from(cur);
+        let used = self.weighted(prev, self.period() - elapsed) + u64::from(cur);
         u32::try_from(used).map_or(0, |used| self.rate.count().saturating_sub(used))
     }
 
@@ -133,7 +137,7 @@ impl Algorithm for SlidingWindow {
     fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
         let Counters { prev, cur, began, .. } = self.counters(state, now);
         let room = u64::from(self.rate.count().saturating_sub(cost));
-        // Within this window only prev fades; if cur alone is too much, it has to fade itself in the next one.
+        // In this window only prev fades. If cur alone is too much, it has to fade in the next one.
         let at = match room.checked_sub(u64::from(cur)) {
             Some(room) => began + self.faded_to(room, prev),
             None => began + self.period() + self.faded_to(room, cur),
@@ -144,9 +148,9 @@ impl Algorithm for SlidingWindow {
     #[inline]
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
         let Counters { prev, cur, began, elapsed } = self.counters(state, now);
-        // Only debt could go beyond 32 bits, and any count above the limit already denies.
+        // Only debt could exceed 32 bits, and any count above the limit denies.
         *state = Cell { at: began + elapsed, a: prev, b: cur.saturating_add(cost) };
-        // What this window holds has faded by the end of the next.
+        // The current count has faded by the end of the next window.
         Span::from_micros(began + 2 * self.period() - now.as_micros())
     }
 
@@ -158,7 +162,7 @@ impl Algorithm for SlidingWindow {
         used.min(cost) > 0
     }
 
-    /// The pile is a window, named by when it began.
+    /// The stack is a window, identified by its beginning.
     fn record(&self, state: &Cell, cost: u32, _waited: bool) -> Charge {
         Charge::on_stack(cost, state.at - state.at % self.period(), u64::from(state.b))
     }
@@ -198,7 +202,7 @@ impl Algorithm for SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// The counter of the window that began then, if the state still has it.
+    /// Returns the counter of the window that began then, if the state still has it.
     fn counter_of<'a>(&self, state: &'a mut Cell, began: u64) -> Option<&'a mut u32> {
         let last = state.at - state.at % self.period();
         if began == last {

@@ -1,8 +1,8 @@
 //! Moments and durations in whole microseconds, the tick of every computation in this crate.
 //!
-//! The core has no clock: `now` is always an argument. A [`Time`] is bounded when it is created, so no
-//! sum in this crate can wrap: the latest moment is below 2^58, and the longest wait added to it (a
-//! full bucket and a century of debt) is below 2^53.
+//! The core has no clock: `now` is always an argument. A [`Time`] is bounded when it is created, so
+//! no sum in this crate can wrap: the latest moment is below 2^58, and the longest wait added to it
+//! (a full bucket and a century of debt) is below 2^53.
 //!
 //! `Time` and [`Span`] have no `+` and `-`: their sums saturate, and the method names say so.
 
@@ -31,11 +31,12 @@ pub struct Time(u64);
 impl Time {
     /// 1970-01-01T00:00:00Z, the earliest moment.
     pub const EPOCH: Time = Time(0);
-    /// 9892-03-08T12:26:40Z, the latest moment: 2.5 * 10^17 microseconds. Calendars end with the year
-    /// 9999, so every calendar window that contains a `Time` ends before they do.
+    /// 9892-03-08T12:26:40Z, the latest moment: 2.5 * 10^17 microseconds. Calendars end with the
+    /// year 9999, so every calendar window that contains a `Time` ends before they do.
     pub const MAX: Time = Time(250_000_000_000_000_000);
 
-    /// Creates a moment from microseconds since the Unix epoch. Returns `None` beyond [`Time::MAX`].
+    /// Creates a moment from microseconds since the Unix epoch. Returns `None` beyond
+    /// [`Time::MAX`].
     pub const fn from_micros(micros: u64) -> Option<Time> {
         if micros <= Time::MAX.0 { Some(Time(micros)) } else { None }
     }
@@ -152,13 +153,36 @@ impl From<Span> for core::time::Duration {
 impl From<core::time::Duration> for Span {
     /// Rounds up to a whole microsecond, and saturates at [`Span::MAX`].
     fn from(duration: core::time::Duration) -> Self {
-        let micros = duration.as_nanos().div_ceil(1_000);
-        Span(u64::try_from(micros).unwrap_or(u64::MAX))
+        let part = u64::from(duration.subsec_nanos().div_ceil(1_000));
+        Span(duration.as_secs().saturating_mul(SECOND).saturating_add(part))
+    }
+}
+
+/// Here and not in a crate with a clock, because only the crate of a type may implement `From` for it.
+#[cfg(feature = "std")]
+mod system {
+    use super::Time;
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    impl From<SystemTime> for Time {
+        /// Rounded down to a whole microsecond; [`Time::EPOCH`] if it is before the Unix epoch, and at
+        /// most [`Time::MAX`].
+        fn from(time: SystemTime) -> Time {
+            let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+            Time::saturating_from_micros(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))
+        }
+    }
+
+    impl From<Time> for SystemTime {
+        fn from(time: Time) -> SystemTime {
+            UNIX_EPOCH + time.since_epoch()
+        }
     }
 }
 
 impl fmt::Display for Time {
-    /// Writes UTC in RFC 3339: `2026-11-16T08:30:00Z`, with six decimals if the second is not whole.
+    /// Writes UTC in RFC 3339: `2026-11-16T08:30:00Z`, with six decimals if the second is not
+    /// whole.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (days, micros) = (self.0 / DAY, self.0 % DAY);
         // Years start in March here, so a leap day ends its year; 400 years are 146,097 days.
@@ -182,8 +206,8 @@ impl fmt::Display for Time {
 }
 
 impl fmt::Display for Span {
-    /// Writes the duration in the largest unit that divides it, as the limit grammar does: `90s`, `2h`,
-    /// `250ms`.
+    /// Writes the duration in the largest unit that divides it, as the limit grammar does: `90s`,
+    /// `2h`, `250ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 5] =
             [(DAY, "d"), (3_600 * SECOND, "h"), (60 * SECOND, "min"), (SECOND, "s"), (1_000, "ms")];
@@ -197,7 +221,8 @@ impl fmt::Display for Span {
 }
 
 impl fmt::Debug for Span {
-    /// Writes the `Display` form, so that a wait inside another type stays readable: `Some(After(2s))`.
+    /// Writes the `Display` form, so that a wait inside another type stays readable:
+    /// `Some(After(2s))`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -255,5 +280,20 @@ mod tests {
     fn a_duration_is_rounded_up_to_whole_microseconds() {
         assert_eq!(Span::from(core::time::Duration::from_nanos(1)), Span::from_micros(1));
         assert_eq!(Span::from(core::time::Duration::MAX), Span::MAX);
+        assert_eq!(Span::from(core::time::Duration::from_nanos(1_999_999_001)), Span::from_micros(2_000_000));
+        let longest = core::time::Duration::from_micros(u64::MAX);
+        let nano = core::time::Duration::from_nanos(1);
+        assert_eq!(Span::from(longest - nano), Span::MAX);
+        assert_eq!(Span::from(longest - 1_000 * nano), Span::from_micros(u64::MAX - 1));
+    }
+
+    #[cfg(feature = "std")]
+    #[test]
+    fn a_system_time_is_rounded_down_and_bounded() {
+        use std::time::{Duration, SystemTime, UNIX_EPOCH};
+        assert_eq!(Time::from(UNIX_EPOCH + Duration::from_nanos(1_999)), Time(1));
+        assert_eq!(Time::from(UNIX_EPOCH - Duration::from_secs(1)), Time::EPOCH);
+        assert_eq!(Time::from(UNIX_EPOCH + Duration::from_secs(300_000_000_000)), Time::MAX);
+        assert_eq!(Time::from(SystemTime::from(Time::MAX)), Time::MAX);
     }
 }

@@ -1,13 +1,13 @@
 //! Token bucket: spend saved-up tokens, which come back evenly.
 //!
-//! In plain words: a bucket holds at most `burst` tokens and gets `count` new ones every `period`, evenly, drop
-//! by drop. A call takes as many as it costs, or none and is denied. Saving up allows a burst; the long run is
-//! the rate.
+//! A bucket holds at most `burst` tokens and refills evenly, `count` every `period`. A call takes
+//! as many tokens as it costs; if there are too few, it takes none and is denied. Saved-up tokens
+//! allow a burst, and in the long run calls are limited to the rate.
 //!
 //! ```text
 //! tokens 5 |*                             token-bucket 1/s burst=5
 //!        4 ||       five calls at once empty it,
-//!        3 ||       then it fills evenly
+//!        3 ||       then it refills evenly
 //!        2 ||                       . -'
 //!        1 ||           . - ' -  '
 //!        0 |*. - ' ' '
@@ -15,18 +15,20 @@
 //! ```
 //!
 //! ```text
-//! Settings   count per period, burst (count unless said), initial (burst unless said) and start
-//! State      the moment at which the bucket is full again: see gcra.rs, whose arithmetic this is
+//! Settings   count per period, burst (default count), initial (default burst) and start
+//! State      the moment at which the bucket is full again, in 16 bytes: gcra.rs has the arithmetic
 //! Formula    level(t) = min(burst, level + (t - last) * count / period); allow if level >= cost
 //! Promise    any stretch of length w admits at most burst + w * count / period.
 //! Rounding   none in the decision; waits are rounded up, remaining is rounded down.
-//! Clock      a step back lowers the level of a bucket in use by the step's worth until the clock has caught up.
-//! Cost       16 bytes a key; a multiplication and a division a decision.
-//! Unseen     with `initial`, a key that has never called holds min(burst, initial + (t - start) * count / period),
-//!            and `initial` before `start`: as if every key had been filling since then, with nothing to remember.
-//!            Once it is charged, a key fills from then on.
+//! Clock      a step back lowers the level of a bucket in use by what the step would have refilled,
+//!            until the clock has caught up.
+//! Cost       16 bytes per key; a multiplication and a division per decision.
+//! Unseen     with `initial`, an unseen key holds
+//!            min(burst, initial + (t - start) * count / period), and `initial` before `start`:
+//!            as if every key had been refilling since then, without any state. Once charged, a
+//!            key refills from the level that the charge left.
 //!
-//! Example    30/60s burst=15: 15 calls pass at once, and the next is told to wait 2 s.
+//! Example    30/60s burst=15: 15 calls are allowed at once; the next may retry in 2 s.
 //! ```
 
 use crate::bounds::{OutOfBounds, Rate, checked_count};
@@ -51,19 +53,20 @@ struct Initial {
 }
 
 impl TokenBucket {
-    /// A bucket that refills at `rate` and holds at most `burst`.
+    /// Creates a bucket that refills at `rate` and holds at most `burst` tokens.
     ///
     /// # Errors
-    /// When the burst is 0 or above [`crate::bounds::COUNT_MAX`], or filling it would take more than a century.
+    /// If the burst is 0 or above [`crate::bounds::COUNT_MAX`], or takes more than a century to
+    /// refill.
     pub fn new(rate: Rate, burst: u64) -> Result<TokenBucket, OutOfBounds> {
         let burst = checked_count("burst", burst, 1)?;
         Ok(TokenBucket { gcra: Gcra::new(rate, burst, &FILL_TIME)?, initial: None })
     }
 
-    /// The same bucket, but a key that has never called held `tokens` at `start`.
+    /// Sets what an unseen key holds: `tokens` at `start`, and refilling since then.
     ///
     /// # Errors
-    /// When that is more than the bucket holds.
+    /// If that is more than the burst.
     pub fn starting_with(self, tokens: u64, start: Time) -> Result<TokenBucket, OutOfBounds> {
         let burst = self.gcra.burst();
         match u32::try_from(tokens) {
@@ -86,7 +89,7 @@ impl Bucket for TokenBucket {
 
     #[inline]
     fn unseen(&self, now: Time) -> Cell {
-        // Before the start it holds what it holds at the start.
+        // Before the start an unseen key holds what it will hold at the start.
         self.filling_since(|start| start.min(now))
     }
 
@@ -102,7 +105,7 @@ impl TokenBucket {
         self.initial.map_or(Cell::UNSEEN, |Initial { tokens, start }| self.filling(tokens, since(start)))
     }
 
-    /// Out of the way of a check: most keys have called before.
+    /// Kept out of the fast path: most keys have called before.
     #[cold]
     fn filling(&self, tokens: u32, since: Time) -> Cell {
         self.gcra.with_used(self.gcra.burst() - tokens, since)
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_header() {
+    fn the_example_in_the_header() {
         let bucket = bucket(30, 60, 15);
         let mut state = Cell::UNSEEN;
         let allowed = (0..20).filter(|_| bucket.check(&mut state, Time::EPOCH, 1).allowed()).count();
@@ -136,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_starts_empty_fills_from_its_start_and_holds_initial_before_it() {
+    fn an_empty_bucket_refills_from_its_start() {
         let start = Time::from_micros(100 * SECOND).unwrap();
         let bucket = bucket(50, 10, 50).starting_with(0, start).unwrap();
         let at = |micros| Time::from_micros(micros).unwrap();
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_may_start_full_and_not_fuller() {
+    fn initial_is_at_most_the_burst() {
         let start = Time::from_micros(5).unwrap();
         assert_eq!(bucket(1, 1, 5).starting_with(5, start), Ok(bucket(1, 1, 5)));
         assert!(bucket(1, 1, 5).starting_with(6, start).is_err());

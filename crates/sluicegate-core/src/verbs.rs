@@ -1,4 +1,4 @@
-//! What callers do with one limit, written once for all algorithms.
+//! The verbs on one limit, written once for all algorithms.
 
 use crate::algorithm::{Algorithm, Verb, Waiting};
 use crate::bounds::CENTURY;
@@ -7,9 +7,10 @@ use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use core::fmt;
 
-/// The other verbs on one limit and one key's state; `check` is the algorithm's own.
+/// The verbs on one limit and one key's state, besides [`Algorithm::check`].
 pub trait Verbs: Algorithm {
-    /// Would a call of this cost be allowed now? Nothing is charged: `remaining` and `reset_after` are those of now.
+    /// Decides whether a call would be allowed now. Charges nothing, so `remaining` and
+    /// `reset_after` are the current ones.
     fn peek(&self, state: &Self::State, now: Time, cost: u32) -> Decision {
         let remaining = self.remaining(state, now);
         if !self.admits(state, now, cost, remaining) {
@@ -19,15 +20,15 @@ pub trait Verbs: Algorithm {
         Decision::allow(self.standing_with(state, now, remaining), delay)
     }
 
-    /// How the key stands now.
+    /// Returns how the key stands now.
     fn standing(&self, state: &Self::State, now: Time) -> Standing {
         self.standing_with(state, now, self.remaining(state, now))
     }
 
-    /// How a reservation would be answered, without charging it: the delay.
+    /// Returns the delay of a reservation, without charging it.
     ///
     /// # Errors
-    /// When it would be denied: when to come back.
+    /// If the reservation would be denied: when to retry.
     fn reserve_wait(
         &self,
         state: &Self::State,
@@ -59,7 +60,8 @@ pub trait Verbs: Algorithm {
         }
     }
 
-    /// Charges `cost` now, to act after the answer's delay, which is at most `max_wait`: a reservation without a receipt.
+    /// Charges `cost` now, if the caller can act within `max_wait`, after the decision's delay.
+    /// This is a reservation without a receipt.
     fn check_within(&self, state: &mut Self::State, now: Time, cost: u32, max_wait: Span) -> Decision {
         match self.reserve_wait(state, now, cost, max_wait) {
             Err(retry_after) => Decision::deny(self.standing(state, now), retry_after),
@@ -72,8 +74,8 @@ pub trait Verbs: Algorithm {
         }
     }
 
-    /// Charges what was really used against what a receipt holds: the rest is given back as by a cancel, an
-    /// excess becomes debt. What was given back, if anything.
+    /// Corrects a charge to what was actually used: an unused rest is rolled back, as by a cancel,
+    /// and an excess becomes debt. Returns what was rolled back, if anything.
     fn settle_charge(
         &self,
         state: &mut Self::State,
@@ -88,22 +90,22 @@ pub trait Verbs: Algorithm {
         self.roll_back(state, times, charge, charge.cost - used)
     }
 
-    /// An error unless the limit offers the verb.
+    /// Checks that the limit supports a verb.
     ///
     /// # Errors
-    /// When the limit does not offer this verb.
+    /// If it does not.
     fn require(&self, verb: Verb) -> Result<(), Unsupported> {
         if self.supports(verb) { Ok(()) } else { Err(Unsupported { verb, waiting: self.waiting() }) }
     }
 
-    /// How the key stands, when what remains is known.
+    /// Returns how the key stands, given what remains.
     #[doc(hidden)]
     #[inline]
     fn standing_with(&self, state: &Self::State, now: Time, remaining: u32) -> Standing {
         Standing { limit: self.limit(), remaining, reset_after: self.reset_after(state, now) }
     }
 
-    /// The denial of a cost that is not allowed now.
+    /// Returns the denial of a cost that is not allowed now.
     #[doc(hidden)]
     #[inline]
     fn denied(&self, state: &Self::State, now: Time, cost: u32, remaining: u32) -> Decision {
@@ -118,12 +120,12 @@ pub trait Verbs: Algorithm {
 
 impl<A: Algorithm + ?Sized> Verbs for A {}
 
-/// The limit does not offer the verb.
+/// The limit does not support the verb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unsupported {
-    /// What was asked for.
+    /// The verb.
     pub verb: Verb,
-    /// How callers of the limit wait, which tells what kind it is.
+    /// How callers of the limit wait, which identifies its kind.
     pub waiting: Waiting,
 }
 
@@ -131,25 +133,23 @@ impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.verb, self.waiting) {
             (Verb::Refund, Waiting::NextCallerPays) => {
-                "refund is not offered by smooth with warmup=, where what a permit has cost cannot be told afterwards; \
-                 leave warmup= out to give permits back"
+                "smooth with warmup= does not support refund, since the price of a permit is not known afterwards; \
+                 leave warmup= out to refund permits"
             }
             (Verb::Take, Waiting::NextCallerPays) => {
-                "take is not offered by smooth, where any cost passes when its time has come; use check"
+                "smooth does not support take, since any cost is allowed once its time has come; use check"
             }
             (Verb::Reserve, Waiting::NextCallerPays) => {
-                "reserve is not offered by smooth, where nothing that was charged can be cancelled; use check with a \
-                 longest wait, which tells the delay"
+                "smooth does not support reserve, since its charges cannot be cancelled; use check with a \
+                 maximum wait, which returns the delay"
             }
             (Verb::Refund, _) => {
-                "a pacer's slots are in order and cannot be refunded; reserve and cancel the receipt instead"
+                "pacer does not support refund, since its time slots are in order; reserve, and cancel the receipt"
             }
-            (Verb::Take, _) => "take is not offered with count=all, where even a denied call counts; use check",
-            (Verb::Reserve, _) => {
-                "reserve is not offered with count=all, where even a denied call counts; use check"
-            }
+            (Verb::Take, _) => "count=all does not support take, since denied calls count too; use check",
+            (Verb::Reserve, _) => "count=all does not support reserve, since denied calls count too; use check",
             (Verb::CheckWithin, _) => {
-                "a longest wait is not offered with count=all, where even a denied call counts; use check without it"
+                "count=all does not support a maximum wait, since denied calls count too; use check without one"
             }
         })
     }

@@ -1,16 +1,18 @@
-//! Adaptive concurrency: how many may be at work at once, found out from how the work goes.
+//! Adaptive limits: a limit on the calls in flight, found from how calls end.
 //!
-//! In plain words: nobody knows the right limit for a dependency, and it changes. But each call that ends tells something:
-//! it took so long, so many were at work when it began, and it was answered or dropped. A rule turns each such [`Sample`]
-//! into a new limit, always within `min..=max`:
+//! The right limit for a dependency is rarely known, and it changes. But every call that ends says
+//! something: its duration, the calls in flight when it began, and whether it was dropped. An
+//! algorithm turns each such [`Sample`] into a new limit, always within `min..=max`:
 //!
-//! - [`Aimd`] asks only whether calls are dropped or far too slow: a little more after each that was not, a tenth less
-//!   after each that was.
-//! - [`Gradient`] compares how long calls take with how long they take when all is well: it shrinks before anything is dropped.
+//! - [`Aimd`] considers only whether calls are dropped or far too slow: one more after each good
+//!   call, a tenth less after each bad one.
+//! - [`Gradient`] compares the duration of calls with that of a healthy dependency, so it shrinks
+//!   before calls are dropped.
 //!
-//! Both are those of Netflix's concurrency-limits with its defaults; each file says where it differs and why.
+//! Both are those of Netflix's concurrency-limits with its defaults; each file says where it
+//! differs and why.
 //!
-//! All but `spec.rs`, the line of text, is pure: no clock, no lock, no I/O; the time is an argument.
+//! All of it except `parse.rs` is pure: no clock, lock or I/O; time is an argument.
 //!
 //! ```
 //! use sluicegate_guard::adaptive::{Adaptive, Aimd, Sample};
@@ -19,9 +21,9 @@
 //! let mut limit = Adaptive::new(Aimd::starting_at(20)?);
 //! let good = Sample { rtt: Span::from_micros(30_000), in_flight: 20, dropped: false };
 //! assert_eq!(limit.sample(Time::EPOCH, good), 21);
-//! assert_eq!(limit.sample(Time::EPOCH, Sample { in_flight: 5, ..good }), 21); // nobody needs more
+//! assert_eq!(limit.sample(Time::EPOCH, Sample { in_flight: 5, ..good }), 21); // no need for more
 //! assert_eq!(limit.sample(Time::EPOCH, good), 22);
-//! assert_eq!(limit.sample(Time::EPOCH, Sample { dropped: true, ..good }), 20); // 22 * 0.9, but at least min
+//! assert_eq!(limit.sample(Time::EPOCH, Sample { dropped: true, ..good }), 20); // 22 * 0.9, in range
 //! # Ok::<(), sluicegate_core::bounds::OutOfBounds>(())
 //! ```
 
@@ -39,30 +41,31 @@ pub use gradient::{
 };
 pub use window::{SAMPLE_MAX, SAMPLE_MIN, SAMPLES_MIN, SHORTEST_RTT};
 
-use gradient::Slope;
+use gradient::GradientState;
 use sluicegate_core::bounds::{OutOfBounds, checked_count, checked_number};
 use sluicegate_core::time::SECOND;
 use sluicegate_core::{Span, Time};
 
-/// The least limit unless told otherwise, and the start is not below it.
+/// Default of `min`; a lower start lowers it.
 pub const MIN_DEFAULT: u32 = 20;
-/// The largest limit unless told otherwise, and the start is not above it.
+/// Default of `max`; a higher start raises it.
 pub const MAX_DEFAULT: u32 = 200;
-/// Calls that took longer count as this long: no clock that jumps can spoil an average for long.
+/// Longer durations count as this one, so a clock step cannot spoil an average for long.
 pub const RTT_MAX: Span = Span::from_micros(3_600 * SECOND);
 
-/// What one call that has ended tells.
+/// A call that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// How long it took.
+    /// Its duration.
     pub rtt: Span,
-    /// How many were at work when it began, itself included.
+    /// Calls in flight when it began, including itself.
     pub in_flight: u32,
-    /// Whether the dependency did not do the work: it timed out, or refused. An answer that says no is none of these.
+    /// Whether the dependency did not do the work: it timed out, or denied the call. A negative
+    /// answer is not a drop.
     pub dropped: bool,
 }
 
-/// Where a limit begins and between what it moves.
+/// The initial limit and its bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Range {
     start: u32,
@@ -71,51 +74,52 @@ pub struct Range {
 }
 
 impl Range {
-    /// From `min` to `max`, beginning with `start`.
+    /// Creates a range from `min` to `max` that starts with `start`.
     ///
     /// # Errors
-    /// When one of them is 0 or above [`COUNT_MAX`](sluicegate_core::bounds::COUNT_MAX), or they are out of order.
+    /// If one of them is 0 or above [`COUNT_MAX`](sluicegate_core::bounds::COUNT_MAX), or they are
+    /// out of order.
     pub fn new(start: u64, min: u64, max: u64) -> Result<Range, OutOfBounds> {
         let checked = |what, value| checked_count(what, value, 1);
         let (start, min, max) = (checked("start", start)?, checked("min", min)?, checked("max", max)?);
-        let advice = ["lower min=, or start with more", "raise max=, or start with less"];
+        let advice = ["lower min=, or start higher", "raise max=, or start lower"];
         checked_number("start", start.into(), (min, max), advice)?;
         Ok(Range { start, min, max })
     }
 
-    /// Beginning with `start`, from [`MIN_DEFAULT`] to [`MAX_DEFAULT`] or as far as the start itself.
+    /// Creates a range from [`MIN_DEFAULT`] to [`MAX_DEFAULT`], extended to include `start`.
     ///
     /// # Errors
-    /// When the start is 0 or too large.
+    /// If the start is 0 or too large.
     pub fn starting_at(start: u64) -> Result<Range, OutOfBounds> {
         Range::new(start, start.min(MIN_DEFAULT.into()), start.max(MAX_DEFAULT.into()))
     }
 
-    /// What the limit is before anything is known.
+    /// Returns the initial limit.
     pub const fn start(self) -> u32 {
         self.start
     }
 
-    /// The least that the limit becomes.
+    /// Returns the lowest limit.
     pub const fn min(self) -> u32 {
         self.min
     }
 
-    /// The most that the limit becomes.
+    /// Returns the highest limit.
     pub const fn max(self) -> u32 {
         self.max
     }
 }
 
-/// A limit on how many calls run at once, found from how the calls end: the rule and its settings, within their bounds.
+/// An adaptive limit on the calls in flight: the algorithm and its settings, within bounds.
 ///
 /// | line | the limit |
 /// |---|---|
-/// | `aimd 20` | begins with 20; one more after a good call, a tenth less after one that was dropped or took more than 5 s |
-/// | `gradient 20` | begins with 20; grows while calls take at most half as long again as usual, shrinks as they take longer |
+/// | `aimd 20` | starts at 20; +1 after a good call, -10 % after a drop or a call above 5 s |
+/// | `gradient 20` | starts at 20; grows while calls take up to 150 % of the usual time |
 ///
-/// Both keep within `min=20` and `max=200` by default; a start outside of that moves them. Which to take is in
-/// [`guide::adaptive`](crate::guide::adaptive).
+/// Both stay within `min=20` and `max=200` by default; a start outside extends that range.
+/// [`guide::adaptive`](crate::guide::adaptive) says which to choose.
 ///
 /// ```
 /// use sluicegate_guard::AdaptiveLimit;
@@ -123,23 +127,23 @@ impl Range {
 /// let limit: AdaptiveLimit = "gradient 20 max=500 tolerance=150%".parse()?;
 /// assert_eq!(limit.to_string(), "gradient 20 max=500");
 ///
-/// let mistake = "aimd 20 backoff=0.9".parse::<AdaptiveLimit>().unwrap_err();
+/// let error = "aimd 20 backoff=0.9".parse::<AdaptiveLimit>().unwrap_err();
 /// assert_eq!(
-///     mistake.to_string(),
+///     error.to_string(),
 ///     r#"aimd 20 backoff=0.9: backoff "0.9" has no %; write 90%"#
 /// );
 /// # Ok::<(), sluicegate_guard::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AdaptiveLimit {
-    /// By what is dropped.
+    /// Reacts to drops.
     Aimd(Aimd),
-    /// By how long calls take.
+    /// Reacts to the duration of calls.
     Gradient(Gradient),
 }
 
 impl AdaptiveLimit {
-    /// Between what the limit moves.
+    /// Returns the range of the limit.
     pub const fn range(&self) -> Range {
         match self {
             AdaptiveLimit::Aimd(config) => config.range(),
@@ -160,7 +164,7 @@ impl From<Gradient> for AdaptiveLimit {
     }
 }
 
-/// A limit that moves, with what it has learned so far.
+/// An adaptive limit with its state.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
     inner: Inner,
@@ -169,20 +173,20 @@ pub struct Adaptive {
 #[derive(Clone, Debug)]
 enum Inner {
     Aimd { config: Aimd, limit: u32 },
-    Gradient { config: Gradient, slope: Slope },
+    Gradient { config: Gradient, state: GradientState },
 }
 
 impl Adaptive {
-    /// One that has learned nothing.
+    /// Creates an adaptive limit that has seen no calls.
     pub fn new(config: impl Into<AdaptiveLimit>) -> Adaptive {
         let inner = match config.into() {
             AdaptiveLimit::Aimd(config) => Inner::Aimd { config, limit: config.range().start },
-            AdaptiveLimit::Gradient(config) => Inner::Gradient { config, slope: Slope::new(config) },
+            AdaptiveLimit::Gradient(config) => Inner::Gradient { config, state: GradientState::new(config) },
         };
         Adaptive { inner }
     }
 
-    /// How it moves.
+    /// Returns the configuration.
     pub fn config(&self) -> AdaptiveLimit {
         match &self.inner {
             Inner::Aimd { config, .. } => AdaptiveLimit::Aimd(*config),
@@ -190,33 +194,33 @@ impl Adaptive {
         }
     }
 
-    /// The limit now.
+    /// Returns the current limit.
     pub fn limit(&self) -> u32 {
         match &self.inner {
             Inner::Aimd { limit, .. } => *limit,
-            Inner::Gradient { slope, .. } => slope.limit(),
+            Inner::Gradient { state, .. } => state.limit(),
         }
     }
 
-    /// How long a call takes when all is well, as far as a gradient has learned it.
+    /// Returns the usual duration of a call, as far as a gradient has learned it.
     pub fn baseline(&self) -> Option<Span> {
         match &self.inner {
             Inner::Aimd { .. } => None,
-            Inner::Gradient { slope, .. } => slope.baseline(),
+            Inner::Gradient { state, .. } => state.baseline(),
         }
     }
 
-    /// Whether a call that took so long, or has taken so long so far, was too slow for the limit to grow.
+    /// Returns `true` if a call of this duration, so far, is too slow for the limit to grow.
     pub fn is_slow(&self, rtt: Span) -> bool {
         match &self.inner {
             Inner::Aimd { config, .. } => rtt > config.timeout(),
-            Inner::Gradient { config, slope } => slope.is_slow(config, rtt.min(RTT_MAX)),
+            Inner::Gradient { config, state } => state.is_slow(config, rtt.min(RTT_MAX)),
         }
     }
 
-    /// A call has ended: the limit after that.
+    /// Records a call, and returns the new limit.
     pub fn sample(&mut self, now: Time, sample: Sample) -> u32 {
-        // A call that took no time at all would divide by zero.
+        // A duration of zero would divide by zero.
         let rtt = sample.rtt.clamp(Span::from_micros(1), RTT_MAX);
         let sample = Sample { rtt, ..sample };
         match &mut self.inner {
@@ -224,7 +228,7 @@ impl Adaptive {
                 *limit = config.next(*limit, sample);
                 *limit
             }
-            Inner::Gradient { config, slope } => slope.sample(config, now, sample),
+            Inner::Gradient { config, state } => state.sample(config, now, sample),
         }
     }
 }
@@ -234,19 +238,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_outside_its_range_is_refused() {
+    fn a_start_outside_its_range_is_rejected() {
         let said = |start, min, max| Range::new(start, min, max).unwrap_err().to_string();
-        assert_eq!(said(5, 20, 200), "start 5 is below the least, 20; lower min=, or start with more");
-        assert_eq!(said(300, 20, 200), "start 300 is above the most, 200; raise max=, or start with less");
+        assert_eq!(said(5, 20, 200), "start 5 is below the minimum, 20; lower min=, or start higher");
+        assert_eq!(said(300, 20, 200), "start 300 is above the maximum, 200; raise max=, or start lower");
         assert_eq!(
             said(0, 1, 2),
-            "start 0 is below the least, 1; that would deny every call, use at least 1"
+            "start 0 is below the minimum, 1; that would deny every call, use at least 1"
         );
-        assert!(said(1, 1, 1_000_000_001).starts_with("max 1000000001 is above the most, 1000000000"));
+        assert!(said(1, 1, 1_000_000_001).starts_with("max 1000000001 is above the maximum, 1000000000"));
     }
 
     #[test]
-    fn the_usual_range_makes_room_for_its_start() {
+    fn the_default_range_extends_to_its_start() {
         let range = |start| {
             let range = Range::starting_at(start).unwrap();
             (range.min(), range.start(), range.max())

@@ -1,12 +1,17 @@
-//! Circuit breakers: stop calling what keeps failing, and try it again now and then.
+//! Circuit breakers: stop calling a dependency that keeps failing, and probe it from time to time.
 //!
-//! The state machine is pure: [`machine`]. Here are the lock, the clock and the value that reports how a call went.
-//! The guide is [`crate::guide::breaker`].
+//! The state machine is pure: [`machine`]. This module adds the lock, the clock and the value that
+//! reports how a call ended. The guide is [`crate::guide::breaker`].
 //!
-//! While a breaker is closed, asking reads one word and takes no lock: `state_word` says the generation that calls belong to. It is written
-//! under the lock by whoever changes the state. A call that read it just before the breaker opened passes, as one that asked
-//! just before; its ticket is then of an earlier generation, and what it tells changes nothing. While it is open, a denial takes no lock either:
-//! `open_until.rs`.
+//! # Invariants
+//!
+//! - An admitted call carries the generation of the phase that admitted it. A call that ends in a
+//!   later phase changes nothing, so no late result can open, close or block a breaker.
+//! - While a breaker is closed, admission reads one atomic word, `state_word`, and takes no lock.
+//!   The word holds the current generation and is written only under the lock. A call that reads it
+//!   just before the breaker opens is admitted with the earlier generation.
+//! - While a breaker is open, a denial takes no lock either: `open_until.rs`. Its two words are
+//!   written only under the lock.
 
 mod admission;
 mod builder;
@@ -43,8 +48,8 @@ use sluicegate_core::{Span, Time};
 use std::fmt;
 use std::sync::Arc;
 
-/// A circuit breaker: calls to what keeps failing are denied for a while, then a few are let through to see. Its clones are the
-/// same breaker.
+/// A circuit breaker: denies calls to a dependency that keeps failing, then admits a few probes to
+/// find out whether it has recovered. Clones share the same breaker.
 ///
 /// ```
 /// use sluicegate_guard::breaker::{Admission, Breaker};
@@ -52,7 +57,7 @@ use std::sync::Arc;
 /// let payments = Breaker::new("breaker 50%/10s")?;
 /// match payments.try_acquire() {
 ///     Admission::Allowed(admitted) => {
-///         // Call it, and say how it went: `success`, `failure` or `ignore`.
+///         // Make the call, then report `success`, `failure` or `ignore`.
 ///         admitted.success();
 ///     }
 ///     Admission::Denied(denied) => println!("{denied}"),
@@ -60,7 +65,7 @@ use std::sync::Arc;
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 ///
-/// In one line, for what blocks; [`Breaker::run`] is the same for futures:
+/// In one line, for blocking calls; [`Breaker::run`] does this for futures:
 ///
 /// ```
 /// use sluicegate_guard::breaker::{Breaker, CallError, State};
@@ -80,7 +85,7 @@ pub struct Breaker {
 }
 
 struct Inner {
-    /// `generation * 4`, and the two bits below.
+    /// `generation * 4`, plus the two flags below.
     state_word: AtomicU64,
     open_until: OpenUntil,
     machine: Lock<Machine>,
@@ -89,26 +94,26 @@ struct Inner {
     name: Option<Arc<str>>,
 }
 
-/// Nobody is denied now.
+/// The breaker admits every call.
 const ADMITS_ALL: u64 = 1;
-/// How long a call takes matters, so its beginning has to be known.
+/// Calls are timed, so their start time is needed.
 const TIMED: u64 = 2;
 
 impl Breaker {
-    /// A breaker with these rules, such as `breaker 50%/10s`, and the system's clock.
+    /// Creates a breaker such as `breaker 50%/10s` on the system clock.
     ///
     /// # Errors
-    /// When the text is no breaker.
+    /// If the text is not a valid breaker.
     pub fn new(config: impl IntoConfig<BreakerConfig>) -> Result<Breaker, BuildError> {
         Breaker::builder(config).build()
     }
 
-    /// The same with settings.
+    /// Returns a builder, for a name, a clock or an observer.
     pub fn builder(config: impl IntoConfig<BreakerConfig>) -> BreakerBuilder {
         BreakerBuilder::new(config)
     }
 
-    /// May a call pass? If so, end the admitted call with how it went.
+    /// Admits or denies a call. Finish an admitted call with its outcome.
     #[inline]
     pub fn try_acquire(&self) -> Admission<'_> {
         match self.admit() {
@@ -120,7 +125,7 @@ impl Breaker {
     #[inline]
     fn admit(&self) -> Result<Admitted<'_>, Denied> {
         let inner = &self.inner;
-        // Acquire: whoever has seen a breaker closed has seen what closed it.
+        // Acquire: a caller that sees the breaker closed also sees what closed it.
         let state_word = inner.state_word.load(Ordering::Acquire);
         if state_word & ADMITS_ALL == 0 {
             return admit_slow_path(inner);
@@ -129,7 +134,8 @@ impl Breaker {
         Ok(Admitted::new(inner, CallId::ordinary(state_word >> 2), began))
     }
 
-    /// The way of most calls: it is closed, and nobody asks how long they take. Otherwise nothing has happened.
+    /// Fast path: the breaker is closed and does not time calls. Returns `None`, without side
+    /// effects, otherwise.
     #[inline]
     fn admit_untimed(&self) -> Option<Admitted<'_>> {
         // Acquire: see `admit`.
@@ -138,7 +144,8 @@ impl Breaker {
             .then(|| Admitted::new(&self.inner, CallId::ordinary(state_word >> 2), None))
     }
 
-    /// How a call would be answered now, without being one: `None` if it would pass.
+    /// Returns the denial that a call would get now, or `None` if it would be admitted. Admits
+    /// nothing.
     pub fn peek(&self) -> Option<Denied> {
         self.inner.inspect(|machine, now| {
             let retry_after = machine.denies_for(now)?;
@@ -146,12 +153,12 @@ impl Breaker {
         })
     }
 
-    /// What it does now.
+    /// Returns the current state.
     pub fn state(&self) -> State {
         self.inner.inspect(|machine, _| machine.state())
     }
 
-    /// What it has seen, and how it stands.
+    /// Returns the state, the totals and the counts of the window.
     pub fn stats(&self) -> BreakerStats {
         self.inner.inspect(|machine, now| BreakerStats {
             state: machine.state(),
@@ -160,36 +167,38 @@ impl Breaker {
         })
     }
 
-    /// Its rules.
+    /// Returns the configuration.
     pub fn config(&self) -> BreakerConfig {
         *self.inner.machine.lock().config()
     }
 
-    /// Forces it open, disabled or only counting, until [`Breaker::unforce`] or [`Breaker::reset`]. Calls that are out change nothing any
-    /// more.
+    /// Forces the breaker open, disabled or metrics-only until [`Breaker::unforce`] or
+    /// [`Breaker::reset`]. Calls in flight no longer affect it.
     pub fn force(&self, forced: Forced) {
         self.inner.override_state(|machine| Some(machine.force(forced)));
     }
 
-    /// If it is forced it no longer is: closed, or only counting if its rules say so, with fresh counts.
+    /// Ends a forced state, if there is one. The breaker is then closed, or metrics-only if so
+    /// configured, with empty counts.
     pub fn unforce(&self) {
         self.inner.override_state(Machine::unforce);
     }
 
-    /// Closed, or only counting if its rules say so, with fresh counts, whatever it was. Calls that are out change nothing any more.
-    /// What [`Breaker::stats`] has counted stays.
+    /// Closes the breaker from any state, or makes it metrics-only if so configured, with empty
+    /// counts. Calls in flight no longer affect it. The totals of [`Breaker::stats`] are kept.
     pub fn reset(&self) {
         self.inner.override_state(|machine| Some(machine.reset()));
     }
 
-    /// Other rules from now on.
+    /// Replaces the configuration.
     ///
-    /// What is forced stays forced, what is open stays open since when it was, for as long as the new rules say. The counts are kept if the
-    /// window is the same, and begin anew otherwise. A half-open phase begins anew: probes that are out change nothing any more. A breaker
-    /// that is told only to count is no longer open or half-open.
+    /// A forced breaker stays forced. An open breaker stays open, from the time it opened and for
+    /// as long as the new configuration says. Counts are kept if the window is the same; otherwise
+    /// they start from zero. A half-open phase restarts: probes in flight no longer affect it. A
+    /// breaker that becomes metrics-only is no longer open or half-open.
     ///
     /// # Errors
-    /// When the text is no breaker; then nothing changes.
+    /// If the text is not a valid breaker. Nothing changes then.
     pub fn change(&self, config: impl IntoConfig<BreakerConfig>) -> Result<(), LimitError> {
         self.apply(config.into_config()?);
         Ok(())
@@ -212,7 +221,7 @@ impl Inner {
         Inner { state_word, open_until: OpenUntil::new(), machine: Lock::new(machine), clock, observer, name }
     }
 
-    /// The time. Apart, as is [`admit_slow_path`]: what most calls need is then short.
+    /// Reads the clock. Out of line, like [`admit_slow_path`], to keep the fast path short.
     #[cold]
     fn time(&self) -> Time {
         self.clock.now()
@@ -222,7 +231,7 @@ impl Inner {
     fn finish(&self, id: CallId, outcome: Outcome, began: Option<Time>) {
         let mut machine = self.machine.lock();
         let failed = outcome == Outcome::Failure;
-        // The way of most calls.
+        // Fast path.
         let is_short = began.is_none() && (failed || outcome == Outcome::Success);
         if !(is_short && machine.record_if_closed(id, failed)) {
             self.finish_slow_path(machine, id, outcome, began);
@@ -244,7 +253,7 @@ impl Inner {
         }
     }
 
-    /// All that it has seen.
+    /// Returns all totals, including the denials made without the lock.
     fn totals(&self, machine: &Machine) -> Totals {
         let totals = machine.totals();
         Totals { denied: totals.denied + self.open_until.denied(), ..totals }
@@ -265,9 +274,10 @@ impl Inner {
         self.publish(machine, changes);
     }
 
-    /// Lets others in, then tells what has changed.
+    /// Publishes the state, releases the lock, then notifies the observer.
     fn publish(&self, machine: Guard<'_, Machine>, changes: Changes) {
-        // Release: see `ask`. Written under the lock, so that the last one written is the last one true.
+        // Release: see `admit`. Written under the lock, so the last value written is the current
+        // one.
         self.state_word.store(state_word(&machine), Ordering::Release);
         self.open_until.set(machine.open_until());
         let state = machine.state();
@@ -275,7 +285,7 @@ impl Inner {
         let Some(observer) = &self.observer else { return };
         let mut callbacks = Callbacks::default();
         for change in changes {
-            // Of two at once the first is that it opened, or closed.
+            // If there are two changes, the first is that the breaker opened or closed.
             let state = match change {
                 Change::Opened(_) => State::Open,
                 Change::Closed(_) => State::Closed,
@@ -287,7 +297,7 @@ impl Inner {
     }
 }
 
-/// Asks the machine.
+/// Admits or denies a call under the lock.
 #[cold]
 fn admit_slow_path(inner: &Arc<Inner>) -> Result<Admitted<'_>, Denied> {
     if let Some(denied) = inner.open_until.deny(&inner.clock) {
@@ -298,12 +308,13 @@ fn admit_slow_path(inner: &Arc<Inner>) -> Result<Admitted<'_>, Denied> {
     let before = machine.open_until();
     let (admission, changes) = machine.try_acquire(now);
     let (state, timed) = (machine.state(), machine.config().slow().is_some());
-    // Before anybody is told: should the observer panic, a probe has failed instead of being lost.
+    // Before the observer is notified: if it panics, the probe fails instead of being lost.
     let admission = match admission {
         Ok(id) => Ok(Admitted::new(inner, id, timed.then_some(now))),
         Err(retry_after) => Err(Denied { state, retry_after }),
     };
-    // After a step back of the clock it is open from another moment on, though that is no change to be told.
+    // After a backward clock step the breaker is open from another time on, although no event is
+    // due.
     if changes.is_empty() && machine.open_until() == before {
         drop(machine);
     } else {
@@ -312,9 +323,9 @@ fn admit_slow_path(inner: &Arc<Inner>) -> Result<Admitted<'_>, Denied> {
     admission
 }
 
-/// What those who ask need to know.
+/// The word that the fast path reads.
 fn state_word(machine: &Machine) -> u64 {
-    // Cannot wrap: it would take a breaker centuries to change 2^62 times.
+    // Cannot overflow: a breaker would need centuries for 2^62 changes.
     let (admits_all, generation) =
         machine.admits_all().map_or((0, 0), |id| (ADMITS_ALL, id.generation() << 2));
     let timed = if machine.config().slow().is_some() { TIMED } else { 0 };

@@ -1,13 +1,14 @@
-//! A bulkhead: at most so many at once, and at most so many who wait for a permit.
+//! Bulkheads: a limit on the calls in flight, with a bounded queue of waiters.
 //!
-//! `permits.rs` is the one word that most calls touch, `queue.rs` those who wait, `enter.rs` the call that asks, `spec.rs` the line of text,
-//! `adapt.rs` what moves the limit, and `adaptive.rs` the rules for that which are here.
+//! `permits.rs` is the atomic word that most calls touch, `queue.rs` the waiters, `acquire.rs` the
+//! future that acquires a permit, `config.rs` the configuration and its parser, `adapt.rs` the hook
+//! that changes the limit, `adaptive.rs` the algorithms for it.
 //!
 //! ```text
-//! enter ──▶ a permit is free and nobody waits: taken, one compare-and-swap
-//!       ──▶ else a place in the queue, if there is one; woken once, when called or when its patience ends
-//! drop  ──▶ nobody waits: given back, one subtraction
-//!       ──▶ else it goes to the first who waits
+//! acquire ──▶ a permit is free and there is no waiter: taken, one compare-and-swap
+//!         ──▶ otherwise enqueued, if the queue has room; woken once, with a permit or a denial
+//! drop    ──▶ there is no waiter: released, one addition
+//!         ──▶ otherwise passed to the first waiter
 //! ```
 
 mod acquire;
@@ -42,22 +43,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// At most so many calls at once, so that one slow dependency does not take every thread, task or connection with it.
+/// Limits the calls in flight, so that one slow dependency cannot take every thread, task or
+/// connection.
 ///
 /// ```
 /// use sluicegate_guard::Bulkhead;
 ///
 /// let payments = Bulkhead::new("bulkhead 2 queue=5 wait=1s")?;
 /// let permit = payments.try_acquire();      // does not wait
-/// let other = payments.acquire().blocking(); // waits for a second at the most; in async code: .await
+/// let other = payments.acquire().blocking(); // waits for up to a second; in async code: .await
 /// assert!(permit.is_some() && other.allowed());
 /// assert!(payments.try_acquire().is_none());
-/// drop(permit);                           // a permit is returned when it is dropped
+/// drop(permit);                           // dropping a permit releases it
 /// assert!(payments.try_acquire().is_some());
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 ///
-/// Its clones are the same bulkhead. First come, first served within a priority, and nobody overtakes those who wait.
+/// Clones share the same bulkhead. Waiters are served first in, first out within a priority, and a
+/// call that does not wait never overtakes them.
 #[derive(Clone)]
 pub struct Bulkhead {
     inner: Arc<Inner>,
@@ -74,21 +77,21 @@ struct Inner {
     denied: AtomicU64,
 }
 
-/// A permit of a bulkhead. It is returned when this is dropped.
+/// A permit of a bulkhead. Dropping it releases it.
 ///
-/// It belongs to nobody but its holder: it can be sent to another thread, or outlive the bulkhead it came from.
-#[must_use = "a permit that is dropped is returned at once"]
+/// It can be sent to another thread, and can outlive the bulkhead value it came from.
+#[must_use = "a permit is released when it is dropped"]
 pub struct Permit {
     bulkhead: Bulkhead,
-    /// Known if a rule wants to know how calls go.
+    /// Set if an algorithm changes the limit.
     start: Option<CallStart>,
 }
 
-/// How a call began.
+/// The start of a call.
 #[derive(Clone, Copy)]
 struct CallStart {
     at: Time,
-    /// Its own permit included.
+    /// Permits in use, including its own.
     in_use: u32,
 }
 
@@ -99,23 +102,23 @@ impl CallStart {
     }
 }
 
-/// What a bulkhead has done since it was made, and what it holds.
+/// Totals and usage of a bulkhead.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct BulkheadStats {
-    /// Permits that were given, those included that were held for somebody who left meanwhile.
+    /// Permits granted, including those whose waiter was gone by then.
     pub allowed: u64,
-    /// Who asked and had none: as the queue was full, or the wait too long.
+    /// Calls denied because the queue was full or the wait too long.
     pub denied: u64,
-    /// Who waits now.
+    /// Waiters now.
     pub waiting: usize,
-    /// Permits taken now. More than `limit` after that was lowered.
+    /// Permits in use now. May exceed `limit` after it was lowered.
     pub in_use: u32,
-    /// Permits there are.
+    /// The current limit.
     pub limit: u32,
 }
 
-/// What a bulkhead is made of. Made by [`Bulkhead::builder`].
+/// Builds a bulkhead. Created by [`Bulkhead::builder`].
 #[must_use]
 pub struct BulkheadBuilder {
     config: Result<BulkheadConfig, LimitError>,
@@ -126,21 +129,21 @@ pub struct BulkheadBuilder {
 }
 
 impl Bulkhead {
-    /// A bulkhead as it is written, or as a spec says.
+    /// Creates a bulkhead from a line of text or a configuration.
     ///
     /// # Errors
-    /// When a text is not a bulkhead: one line that says why, and what to write.
+    /// If the text is not a valid bulkhead.
     pub fn new(config: impl IntoConfig<BulkheadConfig>) -> Result<Bulkhead, BuildError> {
         Bulkhead::builder(config).build()
     }
 
-    /// A bulkhead with settings.
+    /// Returns a builder, for a name, a clock, an observer or an adaptive limit.
     pub fn builder(config: impl IntoConfig<BulkheadConfig>) -> BulkheadBuilder {
         let (config, clock) = (config.into_config(), AnyClock::System);
         BulkheadBuilder { config, clock, observer: None, name: None, adapt: None }
     }
 
-    /// A permit, if one is free and nobody waits for it.
+    /// Acquires a permit if one is free and there is no waiter. Does not wait.
     #[inline]
     pub fn try_acquire(&self) -> Option<Permit> {
         if self.inner.permits.try_take() {
@@ -150,56 +153,59 @@ impl Bulkhead {
         None
     }
 
-    /// A permit, waiting in the queue for it if there is one, for as long as `wait=` says.
+    /// Acquires a permit, waiting in the queue for up to `wait=`.
     #[inline]
     pub fn acquire(&self) -> AcquirePermit {
         AcquirePermit::new(self.clone(), MaxWait::For(self.inner.config.wait()))
     }
 
-    /// The same, waiting for so long at the most.
+    /// Acquires a permit, waiting in the queue for up to `max_wait`.
     pub fn acquire_within(&self, max_wait: Duration) -> AcquirePermit {
         AcquirePermit::new(self.clone(), MaxWait::For(max_wait.into()))
     }
 
-    /// The same, waiting until a time on its clock at the most. If that is now, a permit that is free is taken; if it has passed, none is.
+    /// Acquires a permit, waiting in the queue until a time on the bulkhead's clock. A free permit
+    /// is granted at the deadline, but not after it.
     pub fn acquire_until(&self, deadline: Time) -> AcquirePermit {
         AcquirePermit::new(self.clone(), MaxWait::Until(deadline))
     }
 
-    /// Another limit. Those who wait are called if there are more permits now; if more are taken than there are now, nobody is thrown
-    /// out, and nobody comes in until enough have left. It is from 1 to a billion: what is not is taken as the nearest that is.
+    /// Changes the limit. If it grows, waiters are woken. If it shrinks below the permits in use,
+    /// no permit is revoked, and none is granted until enough are released. The limit is clamped to
+    /// 1 to a billion.
     ///
-    /// Where a rule moves the limit ([`BulkheadBuilder::adapt`], [`BulkheadBuilder::adaptive`]) it holds until the next call ends: then the
-    /// rule sets its own again.
+    /// With an adaptive limit ([`BulkheadBuilder::adapt`], [`BulkheadBuilder::adaptive`]) this
+    /// lasts until the next call ends, when the algorithm sets its own again.
     pub fn set_limit(&self, limit: u32) {
         self.inner.permits.set_limit(checked_limit(limit));
         self.inner.wake_waiters();
     }
 
-    /// What it was made of. Its limit may have moved since: see [`Bulkhead::stats`].
+    /// Returns the configuration. The limit may have changed since: see [`Bulkhead::stats`].
     pub fn config(&self) -> BulkheadConfig {
         self.inner.config
     }
 
-    /// What it has done, and what it holds.
+    /// Returns totals and usage.
     pub fn stats(&self) -> BulkheadStats {
         let waiting = self.inner.waiting();
         let Usage { in_use, limit } = self.inner.permits.read();
         let (allowed, denied) = (self.inner.permits.granted(), self.inner.denied.load(Ordering::Relaxed));
-        BulkheadStats { allowed, denied, waiting, in_use: in_use, limit }
+        BulkheadStats { allowed, denied, waiting, in_use, limit }
     }
 
     fn now(&self) -> Time {
         self.inner.clock.now()
     }
 
-    /// Gives a permit that is free to the first who waits. What panicked meanwhile, if something did: the clock, or somebody's waker.
+    /// Passes a free permit to the first waiter. Returns the panic of the clock or a waker, if
+    /// there was one.
     #[cold]
     fn wake_waiters_catching(&self) -> Option<Box<dyn Any + Send>> {
         catch_unwind(AssertUnwindSafe(|| self.inner.wake_waiters())).err()
     }
 
-    /// There is no permit for somebody who does not wait.
+    /// Denies a call that does not wait.
     #[cold]
     fn deny_now(&self) {
         let may_wait = self.inner.waiting() < self.inner.queue_max();
@@ -220,38 +226,39 @@ impl Inner {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many wait. The lock is only taken if somebody does.
+    /// Returns the number of waiters. Takes the lock only if there are any.
     fn waiting(&self) -> usize {
         if self.permits.has_waiters() { self.lock().len() } else { 0 }
     }
 
-    /// How many may wait.
+    /// Returns the capacity of the queue.
     fn queue_max(&self) -> usize {
         usize::try_from(self.config.queue()).unwrap_or(usize::MAX)
     }
 
-    /// A permit may be free, and somebody may wait for it.
+    /// Passes free permits to waiters.
     #[cold]
     fn wake_waiters(self: &Arc<Self>) {
-        let mut queue = LockedQueue::open(self);
+        let mut queue = LockedQueue::lock(self);
         queue.dispatch();
-        queue.close();
+        queue.unlock();
     }
 }
 
-/// The nearest limit that there can be.
+/// Clamps a limit to its bounds.
 fn checked_limit(limit: u32) -> u32 {
     limit.clamp(1, COUNT_MAX)
 }
 
 impl Permit {
-    /// One that was taken. From here on it is given back, whatever panics.
+    /// Wraps a permit that was taken. From here on it is released even if something panics.
     #[inline]
     fn in_use(bulkhead: Bulkhead) -> Permit {
         Permit { bulkhead, start: None }
     }
 
-    /// The call begins. No lock is held: a clock that panics gives the permit back, which may take the queue's.
+    /// Records the start of the call. No lock is held: if the clock panics, the permit is released,
+    /// which may take the queue's lock.
     #[inline]
     fn start_timer(mut self) -> Permit {
         if self.bulkhead.inner.adapt.is_some() {
@@ -260,7 +267,7 @@ impl Permit {
         self
     }
 
-    /// Returns it, and says how the call ended, for a rule that moves the limit.
+    /// Releases the permit, and reports the outcome to an adaptive limit.
     pub fn finish(mut self, outcome: Outcome) {
         if let Some(start) = self.start.take() {
             self.bulkhead.adapt(outcome, start);
@@ -273,9 +280,9 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let panicked =
             self.start.take().and_then(|start| self.bulkhead.adapt_and_catch(Outcome::Dropped, start));
-        // Whatever the rule did.
+        // Even if the algorithm panicked.
         let passed_on = self.bulkhead.inner.permits.release().then(|| self.bulkhead.wake_waiters_catching());
-        // A second panic while the first goes on would end the process.
+        // A second panic would abort the process.
         if let Some(panic) = panicked.or(passed_on.flatten()).filter(|_| !std::thread::panicking()) {
             resume_unwind(panic);
         }
@@ -283,19 +290,19 @@ impl Drop for Permit {
 }
 
 impl BulkheadBuilder {
-    /// A clock of your own, for those who wait. For tests: [`crate::ManualClock`].
+    /// Uses this clock for waiters instead of the system clock. For tests: [`crate::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> BulkheadBuilder {
         self.clock = AnyClock::Other(Arc::new(clock));
         self
     }
 
-    /// Is told of every denial, and of every move of the limit by a rule.
+    /// Notifies this observer of denials and of changes of an adaptive limit.
     pub fn observer(mut self, observer: impl Observer + 'static) -> BulkheadBuilder {
         self.observer = Some(Arc::new(observer));
         self
     }
 
-    /// The clock and the observer of what it is a part of.
+    /// Uses the clock and the observer of the enclosing guard.
     pub(crate) fn inherit(
         mut self,
         clock: &AnyClock,
@@ -305,22 +312,22 @@ impl BulkheadBuilder {
         self
     }
 
-    /// What it is called in events.
+    /// Sets the name in events.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> BulkheadBuilder {
         self.name = Some(name.into());
         self
     }
 
-    /// A rule that moves the limit by how calls end.
+    /// Lets an algorithm change the limit after each call.
     pub fn adapt(mut self, algorithm: impl Adapt + 'static) -> BulkheadBuilder {
         self.adapt = Some(Box::new(algorithm));
         self
     }
 
-    /// The bulkhead.
+    /// Builds the bulkhead.
     ///
     /// # Errors
-    /// When the text is not a bulkhead.
+    /// If the text is not a valid bulkhead.
     pub fn build(self) -> Result<Bulkhead, BuildError> {
         let BulkheadBuilder { config, clock, observer, name, adapt } = self;
         let config = config?;

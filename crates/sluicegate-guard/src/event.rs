@@ -1,4 +1,4 @@
-//! What happens to calls, for metrics: an [`Observer`] receives each event.
+//! Events for metrics and logs. An [`Observer`] receives each of them.
 
 use crate::breaker::{Change, State};
 use crate::guard::GuardEvent;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// Receives the events of a breaker, a bulkhead or a guard: a hook for metrics and logs.
 ///
-/// It is called by the thread in which the event happened, when no lock is held; the call waits for it.
+/// It runs on the thread in which the event happened, without a lock held. The call waits for it.
 ///
 /// ```
 /// use sluicegate_guard::{Breaker, Event, Observer};
@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 pub trait Observer: Send + Sync {
-    /// Something happened.
+    /// Handles an event.
     fn event(&self, event: &Event);
 }
 
@@ -42,14 +42,14 @@ impl<O: Observer + ?Sized> Observer for Arc<O> {
     }
 }
 
-/// Something that happened to a breaker, a bulkhead or a guard.
+/// An event of a breaker, a bulkhead or a guard.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A circuit breaker changed.
+    /// A circuit breaker changed its state.
     #[non_exhaustive]
     Breaker {
-        /// The breaker's name, or that of its set. It has no key: there may be millions.
+        /// The name of the breaker or of its set. The key is not included: there may be millions.
         name: Option<Arc<str>>,
         /// What changed.
         change: Change,
@@ -64,7 +64,7 @@ pub enum Event {
         /// Why.
         denial: Denial,
     },
-    /// A bulkhead's rule moved its limit.
+    /// A bulkhead's adaptive limit changed.
     #[non_exhaustive]
     LimitChanged {
         /// The bulkhead's name.
@@ -74,12 +74,12 @@ pub enum Event {
         /// The limit from now on.
         to: u32,
     },
-    /// Something happened to a call through a guard.
+    /// An event of a call through a guard.
     #[non_exhaustive]
     Guard {
         /// The guard's name.
         name: Arc<str>,
-        /// What happened.
-        what: GuardEvent,
+        /// The event.
+        event: GuardEvent,
     },
 }

@@ -1,7 +1,7 @@
-//! A guard around calls to something that may fail: breaker, bulkhead, timeout, retry and fallback in one.
+//! A guard around calls to a dependency: breaker, bulkhead, timeout, retries and fallback in one.
 //!
-//! `call.rs` is the way of a call through all of them, `work.rs` the three ways to make it, `fallback.rs`
-//! what is given instead, `failure.rs` why there is nothing to give. The guide is [`crate::guide::guard`].
+//! `call.rs` takes a call through all of them, `attempt.rs` has the ways to make an attempt,
+//! `fallback.rs` the fallback, `error.rs` the errors. The guide is [`crate::guide::guard`].
 
 mod attempt;
 mod builder;
@@ -28,13 +28,14 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-/// What stands between a service and something it calls, so that one failure does not become many. Its clones are the same guard.
+/// Protects a service from a failing dependency, so that one failure does not become many. Clones
+/// share the same guard.
 ///
 /// ```
 /// use sluicegate_guard::{Guard, guard::Failure};
 /// use std::time::Duration;
 ///
-/// # async fn ask_the_bank() -> Result<u32, String> { Ok(7) }
+/// # async fn charge_card() -> Result<u32, String> { Ok(7) }
 /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
 /// # runtime.block_on(async {
 /// let payments = Guard::builder("payments")
@@ -44,16 +45,17 @@ use std::sync::Arc;
 ///     .timeout(Duration::from_secs(2))
 ///     .build()?;
 ///
-/// let answer: Result<u32, Failure<String>> = payments.call(|| ask_the_bank()).await;
+/// let answer: Result<u32, Failure<String>> = payments.call(|| charge_card()).await;
 /// assert_eq!(answer, Ok(7));
 ///
-/// let or_else = payments.call(|| ask_the_bank()).fallback(|_why| async { 0 }).await;
+/// let or_else = payments.call(|| charge_card()).fallback(|_why| async { 0 }).await;
 /// assert_eq!(or_else, Ok(7));
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// # }).unwrap();
 /// ```
 ///
-/// From outside: fallback, retry, breaker, bulkhead, timeout, the call. The order of the builder's lines does not matter.
+/// From the outside in: fallback, retries, breaker, bulkhead, timeout, the call. The order of the
+/// builder's methods does not matter.
 #[derive(Clone)]
 pub struct Guard {
     inner: Arc<Inner>,
@@ -72,9 +74,9 @@ pub(crate) struct Inner {
     counts: stats::Counts,
 }
 
-/// Says how a call ended: any closure that does, and [`ByResult`].
+/// Classifies the result of a call. Implemented by closures and by [`ByResult`].
 pub trait Classify<T, E> {
-    /// How it ended.
+    /// Returns the outcome.
     fn classify(&self, result: &Result<T, E>) -> Outcome;
 }
 
@@ -84,7 +86,7 @@ impl<T, E, F: Fn(&Result<T, E>) -> Outcome> Classify<T, E> for F {
     }
 }
 
-/// Every `Err` is a failure, and every `Ok` a success.
+/// Classifies every `Err` as a failure and every `Ok` as a success.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ByResult;
 
@@ -95,12 +97,12 @@ impl<T, E> Classify<T, E> for ByResult {
 }
 
 impl Guard {
-    /// A guard of this name, which its events carry.
+    /// Returns the builder of a guard. Its events carry the name.
     pub fn builder(name: impl Into<Arc<str>>) -> GuardBuilder {
         GuardBuilder::new(name.into())
     }
 
-    /// Makes a call in the task that awaits it. The closure is called once for each try.
+    /// Makes a call in the task that awaits it. The closure is called once per attempt.
     pub fn call<F, Fut, T, E>(&self, call: F) -> Call<InTask<F>, ByResult>
     where
         F: FnMut() -> Fut,
@@ -109,8 +111,8 @@ impl Guard {
         Call::new(Arc::clone(&self.inner), InTask(call), ByResult)
     }
 
-    /// As [`Guard::call`], where the future has to have a type that can be written down, as in a service: the tries are made by something that
-    /// has a name and not by a closure.
+    /// Makes a call like [`Guard::call`], with attempts made by a named type instead of a closure,
+    /// so that the type of the future can be written down, as a service requires.
     ///
     /// ```
     /// use sluicegate_guard::Guard;
@@ -144,17 +146,18 @@ impl Guard {
     /// ```
     pub fn attempts<T: Attempts, J: Classify<T::Value, T::Error>>(
         &self,
-        tries: T,
+        attempts: T,
         classify: J,
     ) -> AttemptsCall<T, J> {
-        Call::new(Arc::clone(&self.inner), FromAttempts(tries), classify)
+        Call::new(Arc::clone(&self.inner), FromAttempts(attempts), classify)
     }
 
-    /// Makes a call on this thread, which waits for permits and rests too.
+    /// Makes a call on this thread, which also waits for permits and delays.
     ///
-    /// Nothing can stop such a call: one that takes longer than the timeout goes on to its end, and then counts and is reported as too
-    /// late. If it ended with an `Ok` it is not tried again: what it was to do is done. For a timeout that is one, see
-    /// [`Guard::call_in_thread`]. With a judge or a fallback: [`Guard::on_this_thread`].
+    /// Such a call cannot be interrupted: one that exceeds the timeout runs to its end, then counts
+    /// and is reported as timed out. If it ended with an `Ok` it is not retried, since its work is
+    /// done. For a timeout that interrupts the wait, see [`Guard::call_in_thread`]. With a
+    /// classifier or a fallback: [`Guard::on_this_thread`].
     ///
     /// ```
     /// use sluicegate_guard::Guard;
@@ -165,7 +168,7 @@ impl Guard {
     /// ```
     ///
     /// # Errors
-    /// When it gave nothing.
+    /// If the call returned no value.
     pub fn call_blocking<F, T, E>(&self, call: F) -> Result<T, Failure<E>>
     where
         F: FnMut() -> Result<T, E>,
@@ -173,11 +176,12 @@ impl Guard {
         self.on_this_thread(call).blocking()
     }
 
-    /// Makes a call on a thread of its own, while this one waits. Its timeout is a real one: the caller goes on, though nothing can stop the
-    /// work.
+    /// Makes a call on a thread of its own, while this one waits. When the timeout elapses the
+    /// caller continues, although the work itself cannot be stopped.
     ///
-    /// The permit of the bulkhead is held until the work has really ended. So something that hangs takes as many threads as the
-    /// bulkhead has permits, and not one more; without a bulkhead it is refused. With a judge or a fallback: [`Guard::in_thread`].
+    /// The bulkhead's permit is held until the work has ended, so a dependency that hangs takes at
+    /// most as many threads as the bulkhead has permits. Without a bulkhead the call is denied.
+    /// With a classifier or a fallback: [`Guard::in_thread`].
     ///
     /// ```
     /// use sluicegate_guard::Guard;
@@ -192,7 +196,7 @@ impl Guard {
     /// ```
     ///
     /// # Errors
-    /// When it gave nothing.
+    /// If the call returned no value.
     pub fn call_in_thread<F, T, E>(&self, call: F) -> Result<T, Failure<E>>
     where
         F: FnMut() -> Result<T, E> + Clone + Send + 'static,
@@ -202,7 +206,8 @@ impl Guard {
         self.in_thread(call).blocking()
     }
 
-    /// As [`Guard::call_blocking`], to be given a judge or a fallback before `.blocking()`.
+    /// Returns a call like [`Guard::call_blocking`], to which a classifier or a fallback can be
+    /// added before `.blocking()`.
     pub fn on_this_thread<F, T, E>(&self, call: F) -> Call<OnThisThread<F>, ByResult>
     where
         F: FnMut() -> Result<T, E>,
@@ -210,7 +215,8 @@ impl Guard {
         Call::new(Arc::clone(&self.inner), OnThisThread(call), ByResult)
     }
 
-    /// As [`Guard::call_in_thread`], to be given a judge or a fallback before `.blocking()`, or to be awaited.
+    /// Returns a call like [`Guard::call_in_thread`], to which a classifier or a fallback can be
+    /// added before `.blocking()` or `.await`.
     pub fn in_thread<F, T, E>(&self, call: F) -> Call<InThread<F>, ByResult>
     where
         F: FnMut() -> Result<T, E> + Clone + Send + 'static,
@@ -220,33 +226,34 @@ impl Guard {
         Call::new(Arc::clone(&self.inner), InThread(call), ByResult)
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Its breaker.
+    /// Returns the breaker.
     pub fn breaker(&self) -> Option<&Breaker> {
         self.inner.breaker.as_ref()
     }
 
-    /// Its bulkhead.
+    /// Returns the bulkhead.
     pub fn bulkhead(&self) -> Option<&Bulkhead> {
         self.inner.bulkhead.as_ref()
     }
 
-    /// Whether it ends calls that take too long: by its `timeout` or its `deadline`.
+    /// Returns `true` if the guard has a `timeout` or a `deadline`.
     pub fn has_timeout(&self) -> bool {
         self.inner.timeout.is_some() || self.inner.deadline.is_some()
     }
 
-    /// A permit for a fallback, where [`Call::fallback`] cannot be used: it is counted and told as one that is used, until the permit is dropped.
-    /// `None`, and told too, when as many are under way as may be: then the failure itself is to be given.
+    /// Acquires a permit for a fallback, for code that cannot use [`Call::fallback`]. It is counted
+    /// and reported as a fallback. Returns `None`, also reported, if `max_fallbacks` are running;
+    /// then return the failure itself.
     pub fn try_fallback(&self) -> Option<Permit> {
         self.inner.try_fallback()
     }
 
-    /// What it has done.
+    /// Returns the totals.
     pub fn stats(&self) -> GuardStats {
         self.inner.counts.read()
     }
@@ -257,21 +264,22 @@ impl Inner {
         self.timers.clock().now()
     }
 
-    fn emit(&self, what: GuardEvent) {
-        self.counts.event(&what);
+    fn emit(&self, event: GuardEvent) {
+        self.counts.event(&event);
         if let Some(observer) = &self.observer {
-            observer.event(&Event::Guard { name: Arc::clone(&self.name), what });
+            observer.event(&Event::Guard { name: Arc::clone(&self.name), event });
         }
     }
 
-    /// A permit for a fallback, if one is free.
+    /// Acquires a permit for a fallback, if one is free.
     fn try_fallback(&self) -> Option<Permit> {
         let permit = self.fallbacks.try_acquire();
         self.emit(if permit.is_some() { GuardEvent::FellBack } else { GuardEvent::FallbackDenied });
         permit
     }
 
-    /// A try is not made. What the call gives: what came of the try before, if there was one, as that says what may have happened.
+    /// Denies an attempt. The call then returns the result of the previous attempt, if there was
+    /// one, since that says what may have happened.
     fn deny<T, E>(
         &self,
         denial: GuardDenial,

@@ -1,4 +1,5 @@
-//! Keeps one failure from becoming many: what stands between a service and what it calls.
+//! Circuit breakers, bulkheads, adaptive limits, timeouts, retries and fallbacks around calls to a
+//! dependency, so that one failure does not become many.
 //!
 //! ```
 //! use sluicegate_guard::{Guard, guard::Failure};
@@ -15,21 +16,32 @@
 //! # Ok::<(), sluicegate_guard::BuildError>(())
 //! ```
 //!
-//! - [`Guard`] combines fallback, retries, breaker, bulkhead and timeout around a call: [`guide::guard`].
-//! - [`Breaker`] stops calls to what keeps failing, [`KeyedBreakers`] is one for each key: [`guide::breaker`].
-//! - [`Bulkhead`] limits how many calls run at once, and can find the limit itself: [`guide::adaptive`].
-//! - [`Retries`] are further tries within a budget, [`timeout`] works in any runtime.
+//! - [`Guard`] combines fallback, retries, breaker, bulkhead and timeout around a call:
+//!   [`guide::guard`].
+//! - [`Breaker`] stops calls to a dependency that keeps failing; [`KeyedBreakers`] has one per key:
+//!   [`guide::breaker`].
+//! - [`Bulkhead`] limits the calls in flight, and can find the limit itself: [`guide::adaptive`].
+//! - [`Retries`] are retries within a budget; [`timeout()`] works on any runtime.
 //!
-//! Limits on rates, keys, waiting and leases are the crate `sluicegate`; clocks and keys are the same in both.
+//! Rate limits, waiting and leases are in the crate `sluicegate`; both crates use the same clocks
+//! and keys.
 //!
 //! # Map
 //!
-//! One folder a part: [`breaker`], [`bulkhead`], [`adaptive`], [`retry`], `timeout`, and [`guard`] around
-//! them. The state machines are pure: [`breaker::machine`], [`adaptive`] without its line of text, and
-//! `retry/budget.rs` have no clock, lock or I/O; the time is an argument. The rest of each folder adds the clock,
-//! the lock and the line of text.
+//! One folder per part: [`breaker`], [`bulkhead`], [`adaptive`], [`retry`], `timeout`, and
+//! [`guard`] around them. Each folder adds the clock, the lock and the parser to a pure state
+//! machine.
+//!
+//! # Invariants
+//!
+//! - State machines are pure: [`breaker::machine`], [`adaptive`] (except its parser) and
+//!   `retry/budget.rs` have no clock, lock, I/O or floats. Time is an argument.
+//! - The crate `sluicegate` does not know this one, and each has its own events.
+//! - User code (observers, wakers, classifiers, clocks that panic) never runs under a lock of a
+//!   breaker or a queue. The exception is [`bulkhead::Adapt`], which runs under a lock of its own.
+//!   Whatever was granted has an owner before user code runs, so a panic loses nothing.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot continue fails"))]
 
 pub mod adaptive;
 pub mod breaker;
@@ -52,7 +64,7 @@ pub use sluicegate::{BuildError, Key, LimitError, RetryAfter, Span, Time};
 pub use text::{Config, IntoConfig};
 pub use timeout::{TimedOut, timeout, timeout_on};
 
-/// From the problem to the line of code.
+/// Guides: from the problem to the line of code.
 pub mod guide {
     #[doc = include_str!("../docs/guard.md")]
     pub mod guard {}
@@ -63,8 +75,3 @@ pub mod guide {
     #[doc = include_str!("../docs/adaptive.md")]
     pub mod adaptive {}
 }
-
-/// The README's code is compiled and run with the documentation tests: here, as it uses both this crate and `sluicegate`.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -1,6 +1,7 @@
-//! Retries: further tries of a call, within a budget that all calls share.
+//! Retries of failed calls, within a budget that all calls share.
 //!
-//! `budget.rs` is the pure rule, `spec.rs` the line of text; here are the lock and the random numbers.
+//! `budget.rs` is the pure state machine, `parse.rs` the parser; this module adds the lock and the
+//! random numbers.
 
 mod budget;
 mod parse;
@@ -19,12 +20,13 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Retries with their budget, which all guards share that are given the same one. Its clones are the same.
+/// Retries with their budget, which is shared by all guards that are given the same value. Clones
+/// share it too.
 ///
 /// ```
 /// use sluicegate_guard::{Guard, Retries};
 ///
-/// // Both call the same database: together they try again at most 10 % of their calls.
+/// // Both call the same database: together they retry at most 10 % of their calls.
 /// let retries = Retries::new("retry 2 budget=10%")?;
 /// let reads = Guard::builder("reads").retry(&retries).build()?;
 /// let lists = Guard::builder("lists").retry(&retries).build()?;
@@ -42,46 +44,46 @@ struct Inner {
 }
 
 impl Retries {
-    /// Retries as they are written, or as rules say.
+    /// Creates retries from a line of text or a configuration.
     ///
     /// # Errors
-    /// When a text is no retry.
+    /// If the text is not a valid retry.
     pub fn new(config: impl IntoConfig<RetryConfig>) -> Result<Retries, BuildError> {
-        // Another one in each process: nobody's rests should be in step with another's.
+        // Random per process, so that processes do not retry in step.
         Retries::seeded(config, RandomState::new().hash_one(0))
     }
 
-    /// The same with rests drawn from a seed, for tests.
+    /// Creates retries whose delays are drawn from a seed, for tests.
     ///
     /// # Errors
-    /// When a text is no retry.
+    /// If the text is not a valid retry.
     pub fn seeded(config: impl IntoConfig<RetryConfig>, seed: u64) -> Result<Retries, BuildError> {
         let config = config.into_config()?;
         let inner = Inner { config, budget: Lock::new(Budget::default()), random: AtomicU64::new(seed) };
         Ok(Retries { inner: Arc::new(inner) })
     }
 
-    /// Its rules.
+    /// Returns the configuration.
     pub fn config(&self) -> RetryConfig {
         self.inner.config
     }
 
-    /// A call is made, for the first time.
+    /// Counts a call's first attempt.
     pub(crate) fn call(&self, now: Time) {
         self.inner.budget.lock().call(now);
     }
 
-    /// How long to rest before the n-th retry, if there is to be one.
+    /// Returns the delay before the n-th retry, or `None` if there are no more retries.
     pub(crate) fn delay(&self, nth: u32) -> Option<Span> {
         (nth <= self.inner.config.max_retries()).then(|| self.inner.config.delay(nth, self.random()))
     }
 
-    /// Whether the budget has one left, which is then spent.
+    /// Spends one retry of the budget. Returns `false` if none is left.
     pub(crate) fn spend(&self, now: Time) -> bool {
-        self.inner.budget.lock().try_again(&self.inner.config, now)
+        self.inner.budget.lock().try_retry(&self.inner.config, now)
     }
 
-    /// Splitmix64: each call has the next number, whatever thread it is in.
+    /// Splitmix64: every call takes the next number, on any thread.
     fn random(&self) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut number = self.inner.random.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);

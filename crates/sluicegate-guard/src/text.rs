@@ -1,21 +1,22 @@
-//! Breakers, bulkheads, retries and adaptive limits as one line of text each: what reading them has in common.
+//! What the parsers of breakers, bulkheads, retries and adaptive limits have in common: each is one
+//! line of text.
 
 use sluicegate::LimitError;
 use sluicegate::internal::grammar::SyntaxError;
 use std::str::FromStr;
 
-/// The longest line, in bytes. The longest sensible one is below 150.
+/// The maximum length of a line in bytes. The longest sensible line is below 150.
 const TEXT_MAX: usize = 256;
 
-/// What can be written as one line of text and given to a builder: the rules of a breaker, a bulkhead or retries.
+/// A configuration that can be written as one line of text: of a breaker, a bulkhead or retries.
 pub trait Config: FromStr<Err = LimitError> {}
 
-/// Rules, or the line of text that says them.
+/// A configuration, or the line of text that describes it.
 pub trait IntoConfig<R> {
-    /// The rules.
+    /// Returns the configuration.
     ///
     /// # Errors
-    /// When a text is not a valid line.
+    /// If the text is not a valid line.
     fn into_config(self) -> Result<R, LimitError>;
 }
 
@@ -37,7 +38,7 @@ impl<R: Config> IntoConfig<R> for R {
     }
 }
 
-/// Reads a line. `what` it should be and the `advice` are for one that is too long.
+/// Parses a line. `what` and `advice` appear in the error if the line is too long.
 pub(crate) fn read<T>(
     text: &str,
     what: &str,
@@ -45,10 +46,10 @@ pub(crate) fn read<T>(
     parse: impl FnOnce(&str) -> Result<T, SyntaxError>,
 ) -> Result<T, LimitError> {
     let parsed = if text.len() > TEXT_MAX {
-        let problem = format!("{what} of {} bytes is above the most, {TEXT_MAX}", text.len());
+        let problem = format!("{what} of {} bytes is above the maximum, {TEXT_MAX}", text.len());
         Err(SyntaxError::new(problem, advice))
     } else {
         parse(text)
     };
-    parsed.map_err(|mistake| mistake.in_line(text))
+    parsed.map_err(|error| error.in_line(text))
 }

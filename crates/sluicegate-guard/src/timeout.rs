@@ -1,6 +1,6 @@
-//! A call that may take so long at the most, in any runtime.
+//! Timeouts for futures on any runtime.
 //!
-//! `countdown.rs` is many such waits with one alarm, `due.rs` the moments for which alarms are set.
+//! `timer.rs` is many timers with one alarm, `deadlines.rs` the queue of deadlines behind it.
 
 mod deadlines;
 mod timer;
@@ -18,19 +18,19 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// The time was up before the call had ended; it was dropped.
+/// The timeout elapsed before the future was ready; the future was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TimedOut;
 
 impl fmt::Display for TimedOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the call took longer than it may; try again later, or allow it more time")
+        f.write_str("the call timed out; retry later, or raise the timeout")
     }
 }
 
 impl std::error::Error for TimedOut {}
 
-/// Runs a future for so long at the most, and drops it when the time is up. It needs no runtime.
+/// Awaits a future, and drops it if the timeout elapses first. It needs no runtime.
 ///
 /// ```
 /// use sluicegate_guard::{TimedOut, timeout};
@@ -43,30 +43,32 @@ impl std::error::Error for TimedOut {}
 /// # });
 /// ```
 ///
-/// What is ready when it is looked at counts, however late. If the system's clock is set back meanwhile, it may take its time once more,
-/// and if it is set forward, it ends sooner by as much.
+/// A future that is ready when it is polled counts, however late. If the system clock is set back
+/// meanwhile the timeout may start over; if it is set forward, the timeout elapses earlier by as
+/// much.
 ///
 /// # Errors
-/// When the time was up first.
-pub async fn timeout<F: Future>(most: Duration, future: F) -> Result<F::Output, TimedOut> {
-    run_until(Timers::system().start(Span::from(most)), future).await
+/// If the timeout elapsed first.
+pub async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::Output, TimedOut> {
+    run_until(Timers::system().start(Span::from(limit)), future).await
 }
 
-/// The same by a clock of your own, as one of a test.
+/// Awaits a future with a timeout on another clock, such as a test's.
 ///
-/// Each of these sets an alarm of its own, which the clock keeps until the time is up, however soon the call has ended: at 10,000 calls a
-/// second and a minute each that is 600,000 of them. Calls through a [`Guard`](crate::Guard) with that clock share one, as those of
-/// [`timeout`] do.
+/// Each call sets an alarm of its own, which the clock keeps until the timeout elapses even if the
+/// future is ready sooner: at 10,000 calls per second and a minute each, that is 600,000 alarms.
+/// Calls through a [`Guard`](crate::Guard) with that clock share one alarm, as those of [`timeout`]
+/// do.
 ///
 /// # Errors
-/// When the time was up first.
+/// If the timeout elapsed first.
 pub async fn timeout_on<F: Future>(
     clock: impl Clock + 'static,
-    most: Duration,
+    limit: Duration,
     future: F,
 ) -> Result<F::Output, TimedOut> {
     let timers = Timers::new(AnyClock::Other(Arc::new(clock)));
-    run_until(timers.start(Span::from(most)), future).await
+    run_until(timers.start(Span::from(limit)), future).await
 }
 
 async fn run_until<F: Future>(mut timer: Timer, future: F) -> Result<F::Output, TimedOut> {
@@ -88,7 +90,7 @@ mod tests {
     use std::sync::Mutex;
     use std::task::{Context, Waker};
 
-    /// Keeps its alarms for ever.
+    /// Keeps its alarms forever.
     #[derive(Clone, Default, Debug)]
     struct Stopped(Arc<Mutex<Vec<Alarm>>>);
 
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_ended_in_time_leave_one_alarm_behind() {
+    fn calls_that_end_in_time_leave_one_alarm() {
         let clock = Stopped::default();
         let timers = Timers::new(AnyClock::Other(Arc::new(clock.clone())));
         for _ in 0..1_000 {

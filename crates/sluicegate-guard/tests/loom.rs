@@ -1,12 +1,12 @@
-//! Breakers and bulkheads under a model checker: every order in which two or three threads can meet.
+//! Breakers and bulkheads under a model checker: every interleaving of two or three threads.
 //!
 //! ```text
 //! cargo xtask loom
 //! ```
 //!
-//! What is checked is what the lock-free paths add to the locks: a breaker that opens while calls begin and end, keys that are
-//! evicted meanwhile, permits that are returned while callers join and leave the queue. Each model is small enough to
-//! be explored to the end.
+//! These models check what the lock-free paths add to the locks: a breaker that opens while calls
+//! begin and end, keys that are evicted meanwhile, permits that are released while callers join and
+//! leave the queue. Each model is small enough to
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -37,9 +37,10 @@ fn breaker(rules: &str) -> (Breaker, ManualClock) {
     (Breaker::builder(rules).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// It opens while others ask, who read one word and take no lock: whoever passed asked before it had opened, and cannot close it.
+/// It opens while other threads are admitted without the lock: each was admitted before it opened,
+/// and cannot close it.
 #[test]
-fn who_passes_while_it_opens_changes_nothing() {
+fn a_call_admitted_while_it_opens_changes_nothing() {
     loom::model(|| {
         let (breaker, _clock) = breaker("breaker 100%/1calls open=1s");
         let admitted = breaker.try_acquire().admitted().unwrap().into_owned();
@@ -55,7 +56,7 @@ fn who_passes_while_it_opens_changes_nothing() {
 
 /// Three ask as an open breaker's time is over: as many pass as there are probes.
 #[test]
-fn as_many_probes_pass_as_may() {
+fn exactly_the_configured_probes_are_admitted() {
     for probes in [1_usize, 2] {
         loom::model(move || {
             let (breaker, clock) = breaker(&format!("breaker 100%/1calls open=1s probes={probes}"));
@@ -71,9 +72,10 @@ fn as_many_probes_pass_as_may() {
     }
 }
 
-/// A probe ends while somebody asks: nobody passes beside it, and everybody once it has gone well.
+/// A probe ends while other calls arrive: none is admitted beside it, and all are once it has
+/// succeeded.
 #[test]
-fn nobody_passes_beside_a_probe_until_it_has_ended() {
+fn no_call_is_admitted_beside_a_probe() {
     for goes_well in [true, false] {
         loom::model(move || {
             let (breaker, clock) = breaker("breaker 100%/1calls open=1s");
@@ -95,7 +97,7 @@ fn nobody_passes_beside_a_probe_until_it_has_ended() {
 
 /// Rules are changed while a key comes in: it has the new ones.
 #[test]
-fn a_key_that_comes_in_misses_no_change() {
+fn an_inserted_key_misses_no_change() {
     loom::model(|| {
         let hosts = KeyedBreakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
@@ -108,9 +110,9 @@ fn a_key_that_comes_in_misses_no_change() {
     });
 }
 
-/// A key is forgotten while counts are read for metrics: what it has seen is neither missing nor there twice.
+/// A key is removed while totals are read: its counts are neither missing nor doubled.
 #[test]
-fn no_count_of_a_key_that_is_forgotten_goes_back() {
+fn totals_never_decrease_when_a_key_is_removed() {
     loom::model(|| {
         let hosts = KeyedBreakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
@@ -152,9 +154,10 @@ fn bulkhead(text: &str) -> (Bulkhead, ManualClock) {
     (Bulkhead::builder(text).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// A permit is given back while somebody asks for it: it is there at once, or they are woken exactly once.
+/// A permit is released while a call acquires one: it gets the permit at once, or is woken exactly
+/// once.
 #[test]
-fn no_permit_is_given_back_unseen() {
+fn no_released_permit_is_missed() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
         let permit = bulkhead.try_acquire();
@@ -170,9 +173,10 @@ fn no_permit_is_given_back_unseen() {
     });
 }
 
-/// One gives its permit back, one leaves the queue and one who does not wait asks: the one behind is called, and none is let in too many.
+/// One thread releases its permit, one leaves the queue and one does not wait: the next waiter gets
+/// the permit, and the limit holds.
 #[test]
-fn who_leaves_while_a_permit_comes_passes_it_on() {
+fn a_waiter_that_leaves_passes_its_permit_on() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=2");
         let permit = bulkhead.try_acquire();
@@ -185,16 +189,17 @@ fn who_leaves_while_a_permit_comes_passes_it_on() {
         let third = thread::spawn(move || third.try_acquire().is_some());
         drop(first);
         other.join().unwrap();
-        assert!(!third.join().unwrap(), "nobody overtakes");
+        assert!(!third.join().unwrap(), "no call overtakes a waiter");
         assert_eq!(next_woken.0.load(Ordering::SeqCst), 1);
         assert!(poll_enter(&mut next, &next_woken).is_some_and(|entry| entry.allowed()));
         assert_eq!((bulkhead.stats().in_use, bulkhead.stats().waiting), (0, 0));
     });
 }
 
-/// The patience of one ends while its permit comes: it has the permit, or it is told and the permit is free. Woken once in any case.
+/// A wait ends while its permit is released: either it is granted, or it is denied and the permit
+/// is free. It is woken once in both cases.
 #[test]
-fn a_permit_that_comes_with_the_end_of_patience_is_not_lost() {
+fn a_permit_granted_at_the_deadline_is_not_lost() {
     loom::model(|| {
         let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1 wait=1s");
         let permit = bulkhead.try_acquire();
@@ -214,7 +219,7 @@ fn a_permit_that_comes_with_the_end_of_patience_is_not_lost() {
 
 /// The limit moves while one comes in and another goes out: what is counted is who is in.
 #[test]
-fn a_limit_that_moves_miscounts_nobody() {
+fn a_changing_limit_miscounts_nothing() {
     loom::model(|| {
         let (bulkhead, _clock) = bulkhead("bulkhead 1 queue=1");
         let permit = bulkhead.try_acquire();

@@ -1,31 +1,32 @@
-//! Adaptive concurrency in doubles, as Netflix's concurrency-limits computes it; and with what Sluicegate mends.
+//! Adaptive concurrency in doubles, as Netflix's concurrency-limits computes it, and with
+//! Sluicegate's corrections.
 
-/// Between what a limit moves, and where it begins.
+/// The range of a limit, and its initial value.
 #[derive(Clone, Copy, Debug)]
-pub struct Moves {
-    /// The first limit.
+pub struct LimitRange {
+    /// The initial limit.
     pub start: f64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// The most.
+    /// The maximum.
     pub max: f64,
 }
 
 /// Additive increase, multiplicative decrease.
 #[derive(Clone, Copy, Debug)]
 pub struct Aimd {
-    /// Between what it moves.
-    pub moves: Moves,
+    /// The range of the limit.
+    pub moves: LimitRange,
     /// The factor after a drop.
     pub backoff: f64,
-    /// What takes longer is a drop, in microseconds.
+    /// A longer call counts as dropped, in microseconds.
     pub timeout: f64,
-    /// The limit now.
+    /// The current limit.
     pub limit: f64,
 }
 
 impl Aimd {
-    /// A call has ended.
+    /// Records a finished call, and returns the new limit.
     pub fn sample(&mut self, rtt: f64, in_flight: f64, dropped: bool) -> f64 {
         if dropped || rtt > self.timeout {
             self.limit = (self.limit * self.backoff).floor();
@@ -37,41 +38,41 @@ impl Aimd {
     }
 }
 
-/// Gradient2, and what becomes of it when it is mended.
+/// Gradient2, and what becomes of it when it is corrected.
 #[derive(Clone, Copy, Debug)]
 pub struct Gradient {
-    /// Between what it moves.
-    pub moves: Moves,
-    /// What is added.
+    /// The range of the limit.
+    pub moves: LimitRange,
+    /// The queue allowance that is added.
     pub queue: f64,
-    /// The part of a change that is made.
+    /// The part of a change that is applied.
     pub smoothing: f64,
-    /// How much longer than the baseline is fine.
+    /// How many times longer than the baseline a call may take.
     pub tolerance: f64,
     /// How many samples the baseline averages.
     pub window: f64,
-    /// With what Sluicegate mends, or as Netflix has it.
-    pub mended: bool,
-    /// The limit now, before it is rounded down.
+    /// Whether Sluicegate's corrections apply; otherwise as Netflix computes it.
+    pub corrected: bool,
+    /// The current limit, before it is rounded down.
     pub limit: f64,
-    /// The long-term time of a call.
+    /// The long-term latency of a call.
     pub baseline: f64,
-    /// How many samples it was learned from, and their sum, while there are fewer than ten.
+    /// The number of samples behind the baseline and their sum, while there are fewer than ten.
     pub warm: (f64, f64),
-    /// How many samples in a row were below half of the baseline.
+    /// The number of consecutive samples below half of the baseline.
     pub fast: u32,
 }
 
 impl Gradient {
-    /// With Netflix's numbers.
-    pub fn usual(moves: Moves, mended: bool) -> Gradient {
+    /// Creates a limit with Netflix's defaults.
+    pub fn with_defaults(moves: LimitRange, corrected: bool) -> Gradient {
         Gradient {
             moves,
             queue: 4.0,
             smoothing: 0.2,
             tolerance: 1.5,
             window: 600.0,
-            mended,
+            corrected,
             limit: moves.start,
             baseline: 0.0,
             warm: (0.0, 0.0),
@@ -79,25 +80,25 @@ impl Gradient {
         }
     }
 
-    /// A call has ended.
+    /// Records a finished call, and returns the new limit.
     pub fn sample(&mut self, rtt: f64, in_flight: f64, dropped: bool) -> f64 {
         let light = in_flight < self.limit / 2.0;
-        let counts_as_dropped = dropped && self.mended;
+        let counts_as_dropped = dropped && self.corrected;
         let mut long = self.baseline;
         if !counts_as_dropped {
             if self.warm.0 < 10.0 {
                 self.warm = (self.warm.0 + 1.0, self.warm.1 + rtt);
                 self.baseline = self.warm.1 / self.warm.0;
-            } else if !self.mended || light || self.limit.floor() <= self.moves.min {
+            } else if !self.corrected || light || self.limit.floor() <= self.moves.min {
                 let factor = 2.0 / (self.window + 1.0);
                 self.baseline = self.baseline * (1.0 - factor) + rtt * factor;
             }
             long = self.baseline;
             self.fast = if long / rtt > 2.0 { self.fast + 1 } else { 0 };
-            if self.fast >= if self.mended { 10 } else { 1 } {
+            if self.fast >= if self.corrected { 10 } else { 1 } {
                 self.baseline *= 0.95;
             }
-            if self.mended {
+            if self.corrected {
                 long = self.baseline;
             }
         }
@@ -105,7 +106,7 @@ impl Gradient {
             return self.limit.floor();
         }
         let gradient = if counts_as_dropped { 0.5 } else { (self.tolerance * long / rtt).clamp(0.5, 1.0) };
-        let queue = if self.mended && gradient < 1.0 { 0.0 } else { self.queue };
+        let queue = if self.corrected && gradient < 1.0 { 0.0 } else { self.queue };
         let aim = self.limit * gradient + queue;
         let next = self.limit * (1.0 - self.smoothing) + aim * self.smoothing;
         self.limit = next.clamp(self.moves.min, self.moves.max);

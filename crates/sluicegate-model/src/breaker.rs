@@ -1,40 +1,41 @@
-//! A circuit breaker that remembers every call and looks through all of them.
+//! A circuit breaker that records every call and scans all of them.
 //!
-//! A call is known by its number. Those asked in the current phase are in a list, so whoever is not in it comes too late. How many failed
-//! is counted anew each time; whether the probes have decided is found by trying every way in which the others could end; how long
-//! to wait is searched for by asking a copy later and later.
+//! A call is identified by its number. The calls of the current phase are in a list, so a call that
+//! is not in it is late. Failures are counted again each time. Whether the probes have decided is
+//! found by trying every way in which the other probes could end, and a wait is found by trying a
+//! copy later and later.
 
 /// Which outcomes count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerWindow {
-    /// Those of the slice in progress and the 19 before it; the whole in microseconds.
+    /// Those of the current slice and the 19 before it; the total in microseconds.
     Micros(u64),
-    /// The last so many.
+    /// The last N calls.
     Calls(usize),
 }
 
-/// A breaker's numbers. Times are in microseconds, rates in percent.
+/// The parameters of a breaker. Times are in microseconds, rates in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerRule {
     /// Which outcomes count.
     pub window: BreakerWindow,
-    /// Opens at this share of failures.
+    /// The share of failures at which the breaker opens.
     pub failure_percent: u64,
-    /// But not with fewer calls than this.
+    /// The fewest calls that can open it.
     pub min: usize,
-    /// For how long.
+    /// How long it stays open.
     pub open: u64,
-    /// How many probes there are.
+    /// The number of probes.
     pub probes: usize,
-    /// How long one may take.
+    /// How long a probe may take.
     pub probe_ttl: u64,
-    /// Calls longer than this are slow, and this share of them opens it.
+    /// From when on a call is slow, and the share of slow calls at which the breaker opens.
     pub slow: Option<(u64, u64)>,
-    /// Only counts.
+    /// Whether it only counts, and never opens.
     pub metrics_only: bool,
 }
 
-/// What it does.
+/// The state of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the subject")]
 pub enum BreakerState {
@@ -46,23 +47,23 @@ pub enum BreakerState {
     MetricsOnly,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the subject")]
-pub enum BreakerEnd {
+pub enum BreakerOutcome {
     Success,
     Failure,
     Ignored,
     Dropped,
 }
 
-/// All calls, those that failed, those that were slow.
+/// All calls, failed calls, slow calls.
 pub type BreakerCounts = (u64, u64, u64);
 
-/// What became of it.
+/// A change of a breaker's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the subject")]
-pub enum BreakerNews {
+pub enum BreakerEvent {
     Opened(BreakerCounts),
     HalfOpened,
     Closed(BreakerCounts),
@@ -71,16 +72,16 @@ pub enum BreakerNews {
     Reset,
 }
 
-/// The answer to a call.
+/// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BreakerAnswer {
-    /// It may pass, under this number.
+pub enum BreakerDecision {
+    /// The call is allowed, under this number.
     Allowed(u64),
-    /// It may pass after this long; never, if there is none.
+    /// The call would be allowed after this long, or never.
     Denied(Option<u64>),
 }
 
-/// What it has seen in all.
+/// Counters since the breaker was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs, reason = "the names are those of the subject")]
 pub struct BreakerTotals {
@@ -98,7 +99,7 @@ pub struct BreakerTotals {
 
 #[derive(Debug, Clone, Copy)]
 struct Ended {
-    /// The slice it ended in, counted from the epoch; moved along when the clock steps back.
+    /// The slice in which it ended, counted from the epoch; shifted if the clock steps back.
     slice: u64,
     failed: bool,
     slow: bool,
@@ -108,32 +109,32 @@ struct Ended {
 struct Probe {
     number: u64,
     since: u64,
-    /// Whether it failed, and was slow.
-    how: Option<(bool, bool)>,
+    /// Whether it failed, and whether it was slow.
+    result: Option<(bool, bool)>,
 }
 
-/// The breaker.
+/// The model of a breaker.
 #[derive(Debug, Clone)]
 pub struct BreakerModel {
     rule: BreakerRule,
     state: BreakerState,
     forced: bool,
-    /// Every outcome of this phase that counts, the oldest first.
+    /// Every outcome of this phase that counts, oldest first.
     history: Vec<Ended>,
-    /// The latest slice that anything was counted in.
+    /// The latest slice in which a call was counted.
     latest_slice: u64,
     opened_at: u64,
     probes: Vec<Probe>,
-    /// The calls of this phase that are out.
-    out: Vec<u64>,
+    /// The calls of this phase that are in flight.
+    in_flight: Vec<u64>,
     calls: u64,
     was_above: bool,
     totals: BreakerTotals,
-    news: Vec<BreakerNews>,
+    events: Vec<BreakerEvent>,
 }
 
 impl BreakerModel {
-    /// One that has seen nothing.
+    /// Creates a breaker that has seen no calls.
     pub fn new(rule: BreakerRule) -> BreakerModel {
         BreakerModel {
             rule,
@@ -143,31 +144,31 @@ impl BreakerModel {
             latest_slice: 0,
             opened_at: 0,
             probes: Vec::new(),
-            out: Vec::new(),
+            in_flight: Vec::new(),
             calls: 0,
             was_above: false,
             totals: BreakerTotals::default(),
-            news: Vec::new(),
+            events: Vec::new(),
         }
     }
 
-    /// A call.
-    pub fn ask(&mut self, now: u64) -> BreakerAnswer {
-        if let Some(number) = self.pass(now) {
-            return BreakerAnswer::Allowed(number);
+    /// Decides a call.
+    pub fn call(&mut self, now: u64) -> BreakerDecision {
+        if let Some(number) = self.admit(now) {
+            return BreakerDecision::Allowed(number);
         }
         self.totals.denied += 1;
         if self.state == BreakerState::ForcedOpen {
-            return BreakerAnswer::Denied(None);
+            return BreakerDecision::Denied(None);
         }
-        BreakerAnswer::Denied(Some(self.search_for_wait(now)))
+        BreakerDecision::Denied(Some(self.search_for_wait(now)))
     }
 
-    fn pass(&mut self, now: u64) -> Option<u64> {
-        self.look(now);
+    fn admit(&mut self, now: u64) -> Option<u64> {
+        self.advance(now);
         if self.state == BreakerState::Open && now >= self.opened_at + self.rule.open {
             self.enter(BreakerState::HalfOpen);
-            self.news.push(BreakerNews::HalfOpened);
+            self.events.push(BreakerEvent::HalfOpened);
         }
         let passes = match self.state {
             BreakerState::Closed | BreakerState::Disabled | BreakerState::MetricsOnly => true,
@@ -178,79 +179,79 @@ impl BreakerModel {
             return None;
         }
         self.calls += 1;
-        self.out.push(self.calls);
+        self.in_flight.push(self.calls);
         if self.state == BreakerState::HalfOpen {
-            self.probes.push(Probe { number: self.calls, since: now, how: None });
+            self.probes.push(Probe { number: self.calls, since: now, result: None });
         }
         Some(self.calls)
     }
 
-    /// The shortest wait after which a copy of this, left alone, lets a call pass.
+    /// Returns the shortest wait after which a copy, left alone, would admit a call.
     fn search_for_wait(&self, now: u64) -> u64 {
-        let quiet = BreakerModel { history: Vec::new(), news: Vec::new(), ..self.clone() };
-        let passes_after = |wait: u64| quiet.clone().pass(now + wait).is_some();
+        let quiet = BreakerModel { history: Vec::new(), events: Vec::new(), ..self.clone() };
+        let admits_after = |wait: u64| quiet.clone().admit(now + wait).is_some();
         let (mut too_short, mut enough) = (0, 1);
-        while !passes_after(enough) {
+        while !admits_after(enough) {
             (too_short, enough) = (enough, enough * 2);
         }
         while enough - too_short > 1 {
             let middle = too_short + (enough - too_short) / 2;
-            if passes_after(middle) { enough = middle } else { too_short = middle }
+            if admits_after(middle) { enough = middle } else { too_short = middle }
         }
         enough
     }
 
-    /// A call has ended.
-    pub fn end(&mut self, number: u64, how: BreakerEnd, took: u64, now: u64) {
-        let told = matches!(how, BreakerEnd::Success | BreakerEnd::Failure);
-        let slow = told && self.rule.slow.is_some_and(|(longer_than, _)| took > longer_than);
-        let failed = how == BreakerEnd::Failure;
-        match how {
-            BreakerEnd::Success => self.totals.successes += 1,
-            BreakerEnd::Failure => self.totals.failures += 1,
-            BreakerEnd::Ignored => self.totals.ignored += 1,
-            BreakerEnd::Dropped => self.totals.dropped += 1,
+    /// Records the end of a call.
+    pub fn finish(&mut self, number: u64, outcome: BreakerOutcome, took: u64, now: u64) {
+        let is_counted = matches!(outcome, BreakerOutcome::Success | BreakerOutcome::Failure);
+        let slow = is_counted && self.rule.slow.is_some_and(|(longer_than, _)| took > longer_than);
+        let failed = outcome == BreakerOutcome::Failure;
+        match outcome {
+            BreakerOutcome::Success => self.totals.successes += 1,
+            BreakerOutcome::Failure => self.totals.failures += 1,
+            BreakerOutcome::Ignored => self.totals.ignored += 1,
+            BreakerOutcome::Dropped => self.totals.dropped += 1,
         }
         self.totals.slow += u64::from(slow);
-        // A probe of this phase finds out about the others, even one that should have ended long ago.
+        // The end of a probe of this phase first expires the others, even if that is long overdue.
         if self.probes.iter().any(|probe| probe.number == number) {
-            self.look(now);
+            self.advance(now);
         }
-        let Some(place) = self.out.iter().position(|out| *out == number) else {
+        let Some(index) = self.in_flight.iter().position(|other| *other == number) else {
             self.totals.late += 1;
             return;
         };
-        self.out.remove(place);
+        self.in_flight.remove(index);
         match self.state {
-            BreakerState::Closed if told => {
-                self.enter_in_history(failed, slow, now);
+            BreakerState::Closed if is_counted => {
+                self.record(failed, slow, now);
                 if self.is_above() {
                     let counts = self.count();
                     self.open(counts, now);
                 }
             }
-            BreakerState::MetricsOnly if told => {
-                self.enter_in_history(failed, slow, now);
+            BreakerState::MetricsOnly if is_counted => {
+                self.record(failed, slow, now);
                 let above = self.is_above();
                 if above && !self.was_above {
                     self.totals.would_have_opened += 1;
                     let counts = self.count();
-                    self.news.push(BreakerNews::WouldHaveOpened(counts));
+                    self.events.push(BreakerEvent::WouldHaveOpened(counts));
                 }
                 self.was_above = above;
             }
-            BreakerState::HalfOpen if how == BreakerEnd::Ignored => {
+            BreakerState::HalfOpen if outcome == BreakerOutcome::Ignored => {
                 self.probes.retain(|probe| probe.number != number);
             }
             BreakerState::HalfOpen => {
-                self.probe_ended(number, failed || how == BreakerEnd::Dropped, slow, now);
+                self.probe_ended(number, failed || outcome == BreakerOutcome::Dropped, slow, now);
             }
             _ => {}
         }
     }
 
-    /// Finds out what happened by itself until now.
-    pub fn look(&mut self, now: u64) {
+    /// Applies what has happened by the passage of time until now.
+    pub fn advance(&mut self, now: u64) {
         if self.state == BreakerState::Open && self.opened_at > now {
             self.opened_at = now;
         }
@@ -258,7 +259,7 @@ impl BreakerModel {
             for probe in &mut self.probes {
                 probe.since = probe.since.min(now);
             }
-            let out = self.probes.iter().filter(|probe| probe.how.is_none());
+            let out = self.probes.iter().filter(|probe| probe.result.is_none());
             let due = |probe: &Probe| probe.since + self.rule.probe_ttl;
             let Some(first) = out.min_by_key(|probe| (due(probe), probe.number)).copied() else { break };
             if due(&first) > now {
@@ -266,7 +267,7 @@ impl BreakerModel {
             }
             let at = due(&first);
             self.totals.expired += 1;
-            self.out.retain(|number| *number != first.number);
+            self.in_flight.retain(|number| *number != first.number);
             self.probe_ended(first.number, true, false, at);
         }
     }
@@ -274,15 +275,15 @@ impl BreakerModel {
     fn probe_ended(&mut self, number: u64, failed: bool, slow: bool, at: u64) {
         for probe in &mut self.probes {
             if probe.number == number {
-                probe.how = Some((failed, slow));
+                probe.result = Some((failed, slow));
             }
         }
-        let ended: Vec<(bool, bool)> = self.probes.iter().filter_map(|probe| probe.how).collect();
+        let ended: Vec<(bool, bool)> = self.probes.iter().filter_map(|probe| probe.result).collect();
         let many = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
         let failed = many(ended.iter().filter(|(failed, _)| *failed).count());
         let slow = many(ended.iter().filter(|(_, slow)| *slow).count());
         let (ended, all) = (many(ended.len()), many(self.rule.probes));
-        // Every way in which those to come could end.
+        // Every way in which the other probes could end.
         let to_come = all - ended;
         let (mut can_be_bad, mut can_be_good) = (false, false);
         for more_failed in 0..=to_come {
@@ -299,7 +300,7 @@ impl BreakerModel {
             self.open(counts, at);
         } else if !can_be_bad {
             self.enter(BreakerState::Closed);
-            self.news.push(BreakerNews::Closed(counts));
+            self.events.push(BreakerEvent::Closed(counts));
         }
     }
 
@@ -307,20 +308,20 @@ impl BreakerModel {
         self.enter(BreakerState::Open);
         self.opened_at = at;
         self.totals.opened += 1;
-        self.news.push(BreakerNews::Opened(counts));
+        self.events.push(BreakerEvent::Opened(counts));
     }
 
-    /// A new phase: nothing counts yet, and nobody is out.
+    /// Enters a new phase: nothing is counted and no call is in flight.
     fn enter(&mut self, state: BreakerState) {
         self.state = state;
         self.forced = false;
         self.was_above = false;
         self.history.clear();
         self.probes.clear();
-        self.out.clear();
+        self.in_flight.clear();
     }
 
-    fn rest(&mut self) {
+    fn clear(&mut self) {
         let only = self.rule.metrics_only;
         self.enter(if only { BreakerState::MetricsOnly } else { BreakerState::Closed });
     }
@@ -332,27 +333,27 @@ impl BreakerModel {
         }
     }
 
-    /// The slice that counts as the one in progress now.
-    fn turn(&mut self, now: u64) {
+    /// Moves on to the slice of `now`.
+    fn roll_slices(&mut self, now: u64) {
         let Some(length) = self.slice_length() else { return };
         let slice = now / length;
         if slice + 1 == self.latest_slice {
             return;
         }
-        // After a step back all that there is lies as far in the past as before.
+        // After a step back everything lies as far in the past as before.
         if slice < self.latest_slice {
             let back = self.latest_slice - slice;
             self.history.retain(|ended| ended.slice + 20 > self.latest_slice);
             for ended in &mut self.history {
-                // Never before the epoch: whoever asks this model stays far from it.
+                // Never before the epoch: the tests stay far from it.
                 ended.slice -= back;
             }
         }
         self.latest_slice = slice;
     }
 
-    fn enter_in_history(&mut self, failed: bool, slow: bool, now: u64) {
-        self.turn(now);
+    fn record(&mut self, failed: bool, slow: bool, now: u64) {
+        self.roll_slices(now);
         self.history.push(Ended { slice: self.latest_slice, failed, slow });
     }
 
@@ -384,15 +385,15 @@ impl BreakerModel {
             || self.rule.slow.is_some_and(|(_, percent)| slow * 100 >= percent * total)
     }
 
-    /// What it does.
+    /// The state of a breaker.
     pub fn state(&self) -> BreakerState {
         self.state
     }
 
-    /// What counts now.
+    /// Returns the current counts.
     pub fn counts(&mut self, now: u64) -> BreakerCounts {
         if self.state == BreakerState::HalfOpen {
-            let ended = self.probes.iter().filter_map(|probe| probe.how);
+            let ended = self.probes.iter().filter_map(|probe| probe.result);
             let (mut total, mut failed, mut slow) = (0, 0, 0);
             for (has_failed, was_slow) in ended {
                 total += 1;
@@ -401,41 +402,41 @@ impl BreakerModel {
             }
             return (total, failed, slow);
         }
-        self.turn(now);
+        self.roll_slices(now);
         self.count()
     }
 
-    /// What it has seen.
+    /// Returns the counters.
     pub fn totals(&self) -> BreakerTotals {
         self.totals
     }
 
-    /// What became of it since this was last asked.
-    pub fn news(&mut self) -> Vec<BreakerNews> {
-        std::mem::take(&mut self.news)
+    /// Returns the events since the last call.
+    pub fn take_events(&mut self) -> Vec<BreakerEvent> {
+        std::mem::take(&mut self.events)
     }
 
-    /// Forces it to one of the three forced states.
+    /// Forces one of the three forced states.
     pub fn force(&mut self, state: BreakerState) {
         self.enter(state);
         self.forced = true;
-        self.news.push(BreakerNews::Forced(state));
+        self.events.push(BreakerEvent::Forced(state));
     }
 
-    /// Lets it go if it was forced.
+    /// Ends a forced state.
     pub fn unforce(&mut self) {
         if self.forced {
             self.reset();
         }
     }
 
-    /// As new.
+    /// Resets the breaker.
     pub fn reset(&mut self) {
-        self.rest();
-        self.news.push(BreakerNews::Reset);
+        self.clear();
+        self.events.push(BreakerEvent::Reset);
     }
 
-    /// Other rules.
+    /// Changes the rule.
     pub fn change(&mut self, rule: BreakerRule) {
         if rule.window != self.rule.window {
             self.history.clear();

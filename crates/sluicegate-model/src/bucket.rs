@@ -1,20 +1,20 @@
-//! Token bucket, leaky bucket, minimum interval, and the pacer, which decides like a bucket one larger than
-//! its queue.
+//! Token bucket, leaky bucket, minimum interval, and the pacer, which decides like a bucket one
+//! larger than its queue.
 //!
-//! The state is the definition itself: a level at the time of the last change, refilling at `count / period`.
-//! Two scales keep it in whole numbers. A *level* is tokens times `period`, so that one microsecond refills
-//! exactly `count`. A *moment* is microseconds times `count`, so that the level missing from a full bucket is
-//! also the length of time until it is full.
+//! The state is the definition itself: the level at the last change, refilling at `count / period`.
+//! Two scales keep it in integers. A *level* is tokens times `period`, so that one microsecond
+//! refills exactly `count`. A *moment* is microseconds times `count`, so that the level missing
+//! from a full bucket is also the time until it is full.
 
 use std::collections::BTreeMap;
 
-use crate::answer::ReceiptId;
-use crate::cut::Cut;
-use crate::gate::{Gate, remaining};
+use crate::algorithm::{Algorithm, remaining};
+use crate::decision::ReceiptId;
+use crate::rollback::Rollback;
 use crate::rule::Initial;
 use crate::search::shortest_wait;
 
-/// A hundred years of 365 days, in microseconds: the most that can be owed.
+/// A hundred years of 365 days, in microseconds: the largest debt.
 pub(crate) const CENTURY: i128 = 100 * 365 * 86_400 * 1_000_000;
 
 /// The tokens of one key.
@@ -26,10 +26,10 @@ pub(crate) struct Bucket {
     initial: Option<Initial>,
     /// Whether this is a pacer: its calls wait for the bucket to fill before they act.
     paces: bool,
-    /// Absent until something changes the level.
+    /// Absent until the level changes for the first time.
     changed: Option<Changed>,
-    /// The latest time at which something was charged or given back. What had leaked by then has leaked, even if
-    /// the clock steps back afterwards.
+    /// The latest time of a charge or return. What had leaked by then stays leaked, even if the
+    /// clock steps back afterwards.
     latest: i128,
     claims: BTreeMap<ReceiptId, Claim>,
 }
@@ -41,17 +41,17 @@ struct Changed {
     level: i128,
 }
 
-/// What a receipt knows of its charge.
+/// What a receipt records of its charge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Claim {
-    /// The moment at which the bucket was to be full just after the charge, less what was cut out before it.
+    /// The moment at which the bucket was to be full just after the charge, less earlier rollbacks.
     full_at: i128,
-    /// Whether the call was given a slot, which cannot be taken out from under the slots after it.
+    /// Whether the call had a time slot, which cannot be returned once later calls have slots.
     had_to_wait: bool,
 }
 
 impl Bucket {
-    /// A bucket that was never charged.
+    /// Creates a bucket that was never charged.
     pub(crate) fn new(count: u64, period: u64, burst: u64, initial: Option<Initial>) -> Self {
         Self {
             count: i128::from(count),
@@ -65,7 +65,7 @@ impl Bucket {
         }
     }
 
-    /// A pacer that nobody waits for: one call acts at once, and `queue` more may wait.
+    /// Creates a pacer without waiting calls: one call acts immediately, and `queue` more may wait.
     pub(crate) fn pacer(count: u64, period: u64, queue: u64) -> Self {
         let mut bucket = Self::new(count, period, queue, None);
         bucket.burst += 1;
@@ -77,7 +77,7 @@ impl Bucket {
         self.burst * self.period
     }
 
-    /// The level, which a step back of the clock lowers by what the step would have refilled.
+    /// Returns the level. A step back of the clock lowers it by what the step would have refilled.
     fn level(&self, at: i128) -> i128 {
         let uncapped = match (self.changed, self.initial) {
             (Some(changed), _) => changed.level + (at - changed.at) * self.count,
@@ -95,34 +95,34 @@ impl Bucket {
         self.changed = Some(Changed { at, level });
     }
 
-    /// The moment at which the bucket is full after the last change. Absent if there was none.
+    /// Returns the moment at which the bucket is full after the last change, if there was one.
     fn full_moment(&self) -> Option<i128> {
         let changed = self.changed?;
         Some(changed.at * self.count + self.full() - changed.level)
     }
 
-    /// Gives back what was charged up to `end`, a moment at which the bucket was or is to be full. True if that
-    /// was anything; if it was nothing, nothing changes at all.
-    fn give(&mut self, at: i128, end: i128, wanted: i128) -> bool {
+    /// Returns what was charged up to `end`, a moment at which the bucket was or is to be full.
+    /// Returns `false`, and changes nothing, if that was nothing.
+    fn return_level(&mut self, at: i128, end: i128, wanted: i128) -> bool {
         let level = self.level(at);
-        let given = wanted.min(self.full() - level);
-        if given <= 0 {
+        let returned = wanted.min(self.full() - level);
+        if returned <= 0 {
             return false;
         }
-        self.set_level(at, level + given);
-        let cut = Cut { end, length: given };
+        self.set_level(at, level + returned);
+        let rollback = Rollback { end, length: returned };
         for claim in self.claims.values_mut() {
-            claim.full_at = cut.moved(claim.full_at);
+            claim.full_at = rollback.shifted(claim.full_at);
         }
         true
     }
 
     fn wait_until_full(&self, at: i128) -> i128 {
-        shortest_wait(|wait| self.as_new(at + wait)).unwrap_or(i128::MAX)
+        shortest_wait(|wait| self.is_recovered(at + wait)).unwrap_or(i128::MAX)
     }
 }
 
-impl Gate for Bucket {
+impl Algorithm for Bucket {
     fn limit(&self) -> i128 {
         self.burst
     }
@@ -131,7 +131,8 @@ impl Gate for Bucket {
         self.level(at) >= cost * self.period
     }
 
-    /// A bucket lends what it will hold by the end of the wait; a pacer lends nothing, but its delay must fit.
+    /// A bucket lends what it will hold at the end of the wait. A pacer lends nothing, but its
+    /// delay must fit.
     fn allows_reserve(&self, at: i128, cost: i128, max_wait: i128) -> bool {
         if self.paces {
             self.allows(at, cost) && self.wait_until_full(at) <= max_wait
@@ -140,7 +141,7 @@ impl Gate for Bucket {
         }
     }
 
-    fn as_new(&self, at: i128) -> bool {
+    fn is_recovered(&self, at: i128) -> bool {
         self.level(at) == self.full()
     }
 
@@ -160,7 +161,7 @@ impl Gate for Bucket {
         self.set_level(at, self.level(at) - cost * self.period);
     }
 
-    /// Debt stops at a century's worth, so that no settle locks a key out for good.
+    /// Debt stops at a century, so that no settle locks a key out for good.
     fn charge_debt(&mut self, at: i128, cost: i128) {
         let deepest = -CENTURY * self.count;
         let level = self.level(at);
@@ -170,13 +171,13 @@ impl Gate for Bucket {
         }
     }
 
-    fn offers_refund(&self) -> bool {
+    fn supports_refund(&self) -> bool {
         !self.paces
     }
 
     fn refund(&mut self, at: i128, cost: i128) {
         let full_moment = at * self.count + self.full() - self.level(at);
-        self.give(at, full_moment, cost * self.period);
+        self.return_level(at, full_moment, cost * self.period);
     }
 
     fn remember(&mut self, receipt: ReceiptId, _at: i128, delay: i128) {
@@ -186,7 +187,7 @@ impl Gate for Bucket {
         }
     }
 
-    fn give_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
+    fn roll_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
         let Some(claim) = self.claims.remove(&receipt) else {
             return false;
         };
@@ -195,7 +196,7 @@ impl Gate for Bucket {
             return false;
         }
         let not_leaked_yet = claim.full_at - at.max(self.latest) * self.count;
-        self.give(at, claim.full_at, not_leaked_yet.min(cost * self.period))
+        self.return_level(at, claim.full_at, not_leaked_yet.min(cost * self.period))
     }
 
     fn forget(&mut self, receipt: ReceiptId) {

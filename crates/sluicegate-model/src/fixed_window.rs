@@ -1,32 +1,33 @@
-//! Fixed windows: a count for each window, wherever the windows lie.
+//! Fixed window: a count per window, wherever the windows lie.
 
 use std::ops::Range;
 
-use crate::answer::ReceiptId;
-use crate::gate::Gate;
+use crate::algorithm::Algorithm;
+use crate::decision::ReceiptId;
 use crate::history::History;
 use crate::rule::Windows;
 
-/// Where a window ends that nothing ends: later than any search looks.
+/// The end of a window without an end: beyond every search.
 const END_OF_TIME: i128 = 1 << 80;
 
-/// The windows of one key and what was charged in them.
+/// The windows of one key and the charges in them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FixedWindow {
     count: i128,
     windows: Windows,
-    /// Where the newest window that a charge opened begins; only for windows that open so.
+    /// The beginning of the newest window, if charges open windows.
     opened: Option<i128>,
     history: History,
 }
 
 impl FixedWindow {
-    /// Windows that were never charged.
+    /// Creates windows that were never charged.
     pub(crate) fn new(count: u64, windows: Windows) -> Self {
         Self { count: i128::from(count), windows, opened: None, history: History::default() }
     }
 
-    /// The window that holds an effective time. Absent before the start, and while none is open.
+    /// Returns the window that contains an effective time. Absent before the start, and while none
+    /// is open.
     fn window(&self, effective: i128) -> Option<Range<i128>> {
         match &self.windows {
             Windows::Epoch { period } => Some(aligned(effective, 0, *period)),
@@ -55,13 +56,13 @@ impl FixedWindow {
         self.window(effective).map_or(0, |window| self.history.sum(&window))
     }
 
-    /// Whether a time lies before the first window. Then all is closed, whatever was allowed before the clock
-    /// stepped back.
+    /// Returns `true` before the first window. All calls are denied then, whatever was allowed
+    /// before the clock stepped back.
     fn not_started(&self, at: i128) -> bool {
         self.closed_for(at) > 0
     }
 
-    /// A window that a charge opened and that is back at 0 might as well not have been opened.
+    /// Closes a window that a charge opened and whose count is back at 0.
     fn close_if_unused(&mut self) {
         if let Some(start) = self.opened
             && self.used(start) == 0
@@ -72,14 +73,14 @@ impl FixedWindow {
     }
 }
 
-/// The window of a regular row that holds `time`; the row goes through `origin`.
+/// Returns the window that contains `time`; one of the windows begins at `origin`.
 fn aligned(time: i128, origin: i128, period: u64) -> Range<i128> {
     let period = i128::from(period);
     let start = origin + (time - origin).div_euclid(period) * period;
     start..start + period
 }
 
-impl Gate for FixedWindow {
+impl Algorithm for FixedWindow {
     fn limit(&self) -> i128 {
         self.count
     }
@@ -89,7 +90,7 @@ impl Gate for FixedWindow {
         !self.not_started(at) && self.used(effective) + cost <= self.count
     }
 
-    fn as_new(&self, at: i128) -> bool {
+    fn is_recovered(&self, at: i128) -> bool {
         let effective = self.history.effective(at);
         !self.not_started(at) && self.used(effective) == 0
     }
@@ -101,7 +102,7 @@ impl Gate for FixedWindow {
         }
     }
 
-    /// Before the start there is no window to charge, and what is charged there (only a debt can be) is void.
+    /// Before the start there is no window, and a charge (which can only be debt) is void.
     fn charge(&mut self, at: i128, cost: i128) {
         let effective = self.history.effective(at);
         if matches!(self.windows, Windows::First { .. }) && self.window(effective).is_none() {
@@ -126,14 +127,14 @@ impl Gate for FixedWindow {
         }
     }
 
-    fn give_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
+    fn roll_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
         let Some(claim) = self.history.forget(receipt) else {
             return false;
         };
         if self.window(self.history.effective(at)).as_ref() != Some(&claim.stretch) {
             return false;
         }
-        let returned = self.history.give_back(&claim, cost);
+        let returned = self.history.roll_back(&claim, cost);
         self.close_if_unused();
         returned
     }

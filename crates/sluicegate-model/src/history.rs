@@ -1,15 +1,16 @@
-//! The past charges of one key, for the algorithms that count what happened in a stretch of time.
+//! The past charges of one key, for the algorithms that count charges in a stretch of time.
 //!
-//! Here the clock never runs back: a call from before the latest charge is taken as if it came with it. So
-//! the entries are in the order of their times, and a stretch that has passed never comes round again.
+//! Here the clock never steps back: a call earlier than the latest charge is treated as
+//! simultaneous. So the entries are in the order of their times, and a stretch that has passed
+//! never comes back.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::answer::ReceiptId;
-use crate::cut::Cut;
+use crate::decision::ReceiptId;
+use crate::rollback::Rollback;
 
-/// Charges with their effective times, oldest first, and what receipts may still claim of them.
+/// Charges by effective time, oldest first, and the claims of receipts on them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct History {
     entries: Vec<Entry>,
@@ -17,42 +18,43 @@ pub(crate) struct History {
     claims: BTreeMap<ReceiptId, Claim>,
 }
 
-/// All that was charged at one effective time.
+/// The charges at one effective time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     at: i128,
     cost: i128,
 }
 
-/// What a receipt knows of its charge.
+/// What a receipt records of its charge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The stretch of time in which the charge was counted: a window, or the one time of a log's entry.
+    /// The stretch of time in which the charge was counted: a window, or the one time of a log's
+    /// entry.
     pub(crate) stretch: Range<i128>,
-    /// The count of that stretch just after the charge, less what was cut out below it.
+    /// The count of that stretch just after the charge, less what was returned from below it.
     height: i128,
 }
 
 impl History {
-    /// The time at which a call made at `at` is decided and entered.
+    /// Returns the time at which a call made at `at` is decided and recorded.
     pub(crate) fn effective(&self, at: i128) -> i128 {
         self.latest.map_or(at, |latest| latest.max(at))
     }
 
-    /// What was charged in a stretch of time and not given back.
+    /// Returns what was charged in a stretch of time and not returned.
     pub(crate) fn sum(&self, stretch: &Range<i128>) -> i128 {
         let from = self.entries.partition_point(|entry| entry.at < stretch.start);
         let inside = self.entries.iter().skip(from).take_while(|entry| entry.at < stretch.end);
         inside.map(|entry| entry.cost).sum()
     }
 
-    /// The time of the oldest charge in a stretch.
+    /// Returns the time of the oldest charge in a stretch.
     pub(crate) fn oldest(&self, stretch: &Range<i128>) -> Option<i128> {
         let mut times = self.entries.iter().map(|entry| entry.at);
         times.find(|time| stretch.contains(time))
     }
 
-    /// Enters a charge at an effective time.
+    /// Records a charge at an effective time.
     pub(crate) fn add(&mut self, effective: i128, cost: i128) {
         self.latest = Some(effective);
         match self.entries.last_mut() {
@@ -61,12 +63,12 @@ impl History {
         }
     }
 
-    /// Drops entries that no later call can reach, only to keep the sums quick.
+    /// Drops entries that no later call can reach, only to keep the sums fast.
     pub(crate) fn drop_before(&mut self, time: i128) {
         self.entries.retain(|entry| entry.at >= time);
     }
 
-    /// Drops the oldest entries that are not needed to make up `count`.
+    /// Drops the oldest entries that are not needed to add up to `count`.
     pub(crate) fn keep_newest(&mut self, count: i128) {
         let mut total: i128 = self.entries.iter().map(|entry| entry.cost).sum();
         while let Some(oldest) = self.entries.first() {
@@ -78,28 +80,29 @@ impl History {
         }
     }
 
-    /// Gives cost back to a stretch without a receipt, from the top of its count.
+    /// Returns cost to a stretch without a receipt, from the top of its count.
     pub(crate) fn refund(&mut self, stretch: &Range<i128>, cost: i128) {
-        self.cut_out(stretch, self.sum(stretch), cost);
+        self.remove(stretch, self.sum(stretch), cost);
     }
 
-    /// Gives cost back to each time of a stretch by itself, the newest first.
+    /// Returns cost to the entries of a stretch one by one, the newest first.
     pub(crate) fn refund_newest(&mut self, stretch: &Range<i128>, cost: i128) {
         let mut left = cost;
         for Entry { at, cost } in self.entries.clone().into_iter().rev() {
             if stretch.contains(&at) {
-                left -= self.cut_out(&(at..at + 1), cost, left);
+                left -= self.remove(&(at..at + 1), cost, left);
             }
         }
     }
 
-    /// Gives back what still counts of a charge, at most `cost`. True if that was anything.
-    pub(crate) fn give_back(&mut self, claim: &Claim, cost: i128) -> bool {
-        self.cut_out(&claim.stretch, claim.height, cost.min(claim.height)) > 0
+    /// Returns the part of a charge that still counts, at most `cost`. Returns `true` if that was
+    /// anything.
+    pub(crate) fn roll_back(&mut self, claim: &Claim, cost: i128) -> bool {
+        self.remove(&claim.stretch, claim.height, cost.min(claim.height)) > 0
     }
 
-    /// Cuts cost out of the count of a stretch, below a height. Tells how much of it there was to cut.
-    fn cut_out(&mut self, stretch: &Range<i128>, height: i128, cost: i128) -> i128 {
+    /// Removes cost from the count of a stretch, below a height. Returns how much was removed.
+    fn remove(&mut self, stretch: &Range<i128>, height: i128, cost: i128) -> i128 {
         let mut left = cost;
         for entry in self.entries.iter_mut().rev().filter(|entry| stretch.contains(&entry.at)) {
             let part = left.min(entry.cost);
@@ -107,25 +110,25 @@ impl History {
             left -= part;
         }
         self.entries.retain(|entry| entry.cost > 0);
-        let cut = Cut { end: height, length: cost - left };
+        let rollback = Rollback { end: height, length: cost - left };
         for claim in self.claims.values_mut().filter(|claim| claim.stretch == *stretch) {
-            claim.height = cut.moved(claim.height);
+            claim.height = rollback.shifted(claim.height);
         }
-        cut.length
+        rollback.length
     }
 
-    /// Forgets even the latest time, as if nothing had ever been charged.
+    /// Drops everything, even the latest time, as if nothing had ever been charged.
     pub(crate) fn close(&mut self) {
         *self = Self::default();
     }
 
-    /// Remembers the charge that was made just now within `stretch`.
+    /// Records the charge just made within `stretch`.
     pub(crate) fn remember(&mut self, receipt: ReceiptId, stretch: Range<i128>) {
         let height = self.sum(&stretch);
         self.claims.insert(receipt, Claim { stretch, height });
     }
 
-    /// Forgets a remembered charge, and tells what was known of it.
+    /// Drops the record of a charge, and returns it.
     pub(crate) fn forget(&mut self, receipt: ReceiptId) -> Option<Claim> {
         self.claims.remove(&receipt)
     }

@@ -1,25 +1,25 @@
-//! Leases of one key, as a plain list: what is live is added up anew for every question, and waits are found by trying each moment at
-//! which something lapses.
+//! The leases of one key as a plain list: the live ones are added up for every call, and waits are
+//! found by trying each moment at which a lease expires.
 
-use crate::answer::{Answer, RetryAfter};
+use crate::decision::{Decision, RetryAfter};
 
-/// So many at once, each for so long.
+/// A concurrency limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Concurrency {
-    /// How many at once.
+    /// The most that may be held at once.
     pub count: u64,
-    /// How long a lease is live, in microseconds; for ever if there is none.
+    /// The lifetime of a lease in microseconds; unlimited if absent.
     pub ttl: Option<u64>,
 }
 
-/// Everything that is known of one key.
+/// The leases of one key.
 #[derive(Debug, Clone, Default)]
 pub struct Leases {
     leases: Vec<Lease>,
-    given: u64,
+    granted: u64,
 }
 
-/// Names a lease.
+/// Identifies a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LeaseNumber(u64);
 
@@ -27,30 +27,31 @@ pub struct LeaseNumber(u64);
 struct Lease {
     number: u64,
     cost: u64,
-    /// Live before this; for ever if there is none.
+    /// The expiry; the lease is live before it.
     until: Option<u64>,
 }
 
-/// What is told of a moment that nobody knows: the longest there is.
+/// The wait that is reported if no expiry is known.
 const UNKNOWN: u64 = u64::MAX;
 
 impl Leases {
-    /// Asks for a lease.
-    pub fn acquire(&mut self, rule: Concurrency, now: u64, cost: u64) -> (Answer, Option<LeaseNumber>) {
-        self.forget_lapsed(now);
+    /// Acquires a lease, if its cost fits.
+    pub fn acquire(&mut self, rule: Concurrency, now: u64, cost: u64) -> (Decision, Option<LeaseNumber>) {
+        self.drop_expired(now);
         if cost == 0 || !self.has_room(rule, now, cost) {
             return (self.peek(rule, now, cost), None);
         }
-        let number = self.given;
-        self.given += 1;
+        let number = self.granted;
+        self.granted += 1;
         self.leases.push(Lease { number, cost, until: rule.ttl.map(|ttl| now + ttl) });
-        let answer = Answer { allowed: true, retry_after: None, denied_by: None, ..self.peek(rule, now, 0) };
-        (answer, Some(LeaseNumber(number)))
+        let decision =
+            Decision { allowed: true, retry_after: None, denied_by: None, ..self.peek(rule, now, 0) };
+        (decision, Some(LeaseNumber(number)))
     }
 
-    /// Gives a lease a new time. Whether it was live.
+    /// Extends a lease. Returns `true` if it was live.
     pub fn renew(&mut self, rule: Concurrency, now: u64, LeaseNumber(number): LeaseNumber) -> bool {
-        self.forget_lapsed(now);
+        self.drop_expired(now);
         match self.leases.iter_mut().find(|lease| lease.number == number) {
             Some(lease) => {
                 lease.until = rule.ttl.map(|ttl| now + ttl);
@@ -60,17 +61,17 @@ impl Leases {
         }
     }
 
-    /// Returns a lease. Whether it was live.
+    /// Releases a lease. Returns `true` if it was live.
     pub fn release(&mut self, now: u64, LeaseNumber(number): LeaseNumber) -> bool {
-        self.forget_lapsed(now);
+        self.drop_expired(now);
         let before = self.leases.len();
         self.leases.retain(|lease| lease.number != number);
         self.leases.len() < before
     }
 
-    /// Would a lease of this cost be given?
-    pub fn peek(&mut self, rule: Concurrency, now: u64, cost: u64) -> Answer {
-        self.forget_lapsed(now);
+    /// Decides whether a lease of this cost would be granted.
+    pub fn peek(&mut self, rule: Concurrency, now: u64, cost: u64) -> Decision {
+        self.drop_expired(now);
         let allowed = cost == 0 || self.has_room(rule, now, cost);
         let remaining = (0..=rule.count).rev().find(|&cost| self.has_room(rule, now, cost)).unwrap_or(0);
         let retry_after = if allowed {
@@ -80,7 +81,7 @@ impl Leases {
         } else {
             Some(RetryAfter::After(self.first_moment(now, |at| self.has_room(rule, at, cost))))
         };
-        Answer {
+        Decision {
             allowed,
             limit: rule.count,
             remaining,
@@ -91,13 +92,13 @@ impl Leases {
         }
     }
 
-    /// Forgets the key.
+    /// Deletes the key's leases.
     pub fn reset(&mut self) {
         self.leases.clear();
     }
 
-    /// What was seen to have lapsed does not come back.
-    fn forget_lapsed(&mut self, now: u64) {
+    /// Drops expired leases: one observed as expired never comes back.
+    fn drop_expired(&mut self, now: u64) {
         self.leases.retain(|lease| lease.is_live(now));
     }
 
@@ -109,7 +110,7 @@ impl Leases {
         self.sum(at) + cost <= rule.count
     }
 
-    /// How long until something holds: now, or when a lease lapses.
+    /// Returns the time until a condition holds: now, or when a lease expires.
     fn first_moment(&self, now: u64, holds: impl Fn(u64) -> bool) -> u64 {
         let moments = self.leases.iter().filter_map(|lease| lease.until).chain([now]);
         moments.filter(|&at| at >= now && holds(at)).min().map_or(UNKNOWN, |at| at - now)

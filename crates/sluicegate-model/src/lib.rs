@@ -1,19 +1,25 @@
-//! A slow, obviously right model of the limits, for one key under one or more rules, and of a circuit breaker.
+//! A slow, obviously correct model of the limits, for one key under one or more rules, and of a
+//! circuit breaker.
 //!
-//! Tests run the same calls through this model and through the fast code, and compare every field. So the
-//! model takes the most literal way to each answer rather than the quickest: a rule only says which calls it
-//! would allow at which moment, and everything a caller is told (how much remains, how long to wait) is
-//! *searched for* by asking that question again and again. No formula for a wait stands anywhere in here,
-//! so none can be wrong in the same way as in the fast code.
+//! Tests run the same calls through this model and the fast code, and compare every field. The
+//! model takes the most literal path to each decision, not the fastest. A rule only says whether it
+//! allows a call at a given moment. Everything else that is reported (how much remains, how long to
+//! wait) is *found by search*, by asking that one question over and over. There is no formula for a
+//! wait in this crate, so none can be wrong in the same way as in the fast code.
 //!
-//! All arithmetic is on whole numbers; fractions of a token are kept multiplied by their denominator. The
-//! exceptions are Guava's limiter, whose doubles are part of what it promises: that is written down as Guava has it; and
-//! [`adaptive`] concurrency, which Netflix computes in doubles and the fast code does not.
+//! **Invariant: the model shares no code with what it judges.** It has no dependencies. `smooth`,
+//! where a search is impossible, follows Guava's source statement by statement, and the conformance
+//! suite also compares it with recordings of Guava itself.
+//!
+//! All arithmetic is on integers; fractions of a token are multiplied by their denominator. The
+//! exceptions are `smooth`, whose doubles are part of its promise, and [`adaptive`] concurrency,
+//! which Netflix computes in doubles and the fast code does not.
 //!
 //! ```
 //! use sluicegate_model::{Model, RetryAfter, Rule};
 //!
-//! let mut model = Model::new(vec![Rule::SlidingLog { count: 5, period: 60_000_000, count_all: false }]);
+//! let rule = Rule::SlidingLog { count: 5, period: 60_000_000, count_all: false };
+//! let mut model = Model::new(vec![rule]);
 //! assert!(model.check(0, 5).allowed);
 //! let denied = model.check(1_000_000, 1);
 //! assert_eq!(denied.retry_after, Some(RetryAfter::After(59_000_000)));
@@ -22,26 +28,26 @@
 #![forbid(unsafe_code)]
 
 pub mod adaptive;
-mod answer;
+mod algorithm;
 mod breaker;
 mod bucket;
-mod cut;
+mod decision;
 mod fixed_window;
-mod gate;
 mod history;
 mod leases;
 mod model;
+mod rollback;
 mod rule;
 mod search;
 mod sliding_log;
 mod sliding_window;
 mod smooth;
 
-pub use answer::{Answer, ReceiptId, RetryAfter};
 pub use breaker::{
-    BreakerAnswer, BreakerCounts, BreakerEnd, BreakerModel, BreakerNews, BreakerRule, BreakerState,
+    BreakerCounts, BreakerDecision, BreakerEvent, BreakerModel, BreakerOutcome, BreakerRule, BreakerState,
     BreakerTotals, BreakerWindow,
 };
+pub use decision::{Decision, ReceiptId, RetryAfter};
 pub use leases::{Concurrency, LeaseNumber, Leases};
 pub use model::Model;
 pub use rule::{Initial, Permits, Rule, Smooth, Windows};

@@ -1,45 +1,45 @@
-//! The limits that the model knows, as plain numbers.
+//! The limits of the model, as plain numbers.
 //!
-//! Times and durations are whole microseconds. The numbers are taken as they are: whoever makes a rule keeps
-//! within the bounds of the limit grammar (counts and periods at least 1).
+//! Times and durations are in whole microseconds. Nothing is checked: the tests keep to the bounds
+//! of the limit grammar (counts and periods of at least 1).
 
 /// One limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
     /// A token bucket, a leaky bucket, or (with a count and burst of 1) a minimum interval.
     Bucket {
-        /// How many tokens come back in each period.
+        /// How many tokens are refilled per period.
         count: u64,
         /// The period.
         period: u64,
         /// How many tokens the bucket holds.
         burst: u64,
-        /// What a key that was never charged holds; a full bucket if absent.
+        /// What an unseen key holds; a full bucket if absent.
         initial: Option<Initial>,
     },
-    /// A queue that lets calls leave one by one at an even pace.
+    /// A queue that calls leave one by one, evenly spaced.
     Pacer {
-        /// How many calls leave in each period.
+        /// How many calls leave per period.
         count: u64,
         /// The period.
         period: u64,
         /// How many calls may wait.
         queue: u64,
     },
-    /// A count for each window of time.
+    /// A count per window.
     FixedWindow {
-        /// The most that one window takes.
+        /// The most that one window admits.
         count: u64,
         /// Where the windows lie.
         windows: Windows,
     },
     /// Never more than the count in any stretch as long as the period.
     SlidingLog {
-        /// The most that a period takes.
+        /// The most that a period admits.
         count: u64,
         /// The period.
         period: u64,
-        /// Whether denied calls count as well. Only for a rule that stands alone.
+        /// Whether denied calls count as well. Only for a single rule.
         count_all: bool,
     },
     /// Two neighbouring windows, the older one weighted by how much of it the period still covers.
@@ -49,47 +49,47 @@ pub enum Rule {
         /// The period, which is also the length of the windows.
         period: u64,
     },
-    /// Guava's rate limiter. Only for a rule that stands alone; nothing can be taken up to a cost, or reserved.
+    /// Guava's rate limiter. Only for a single rule; take and reserve are not supported.
     Smooth(Smooth),
 }
 
-/// The numbers of Guava's rate limiter.
+/// The parameters of Guava's rate limiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Smooth {
-    /// How many permits come in each period.
+    /// How many permits are issued per period.
     pub count: u64,
     /// The period.
     pub period: u64,
-    /// What is stored of those that nobody takes.
+    /// How unused permits are stored.
     pub permits: Permits,
-    /// What is stored at the start; nothing if absent, or with a warm-up as much as can be.
+    /// The permits stored at the start. If absent: none, or with a warm-up the maximum.
     pub initial: Option<u64>,
-    /// When the limiter is made.
+    /// When the limiter is created.
     pub start: u64,
 }
 
-/// The most permits that are stored, and what they cost.
+/// The most permits that are stored, and their price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permits {
-    /// As many as come in a second, for free.
-    ASecond,
-    /// So many, for free.
+    /// One second's worth, for free.
+    OneSecond,
+    /// This many, for free.
     Burst(u64),
-    /// As many as a warm-up says, and at its price.
+    /// As many as a warm-up determines, at its price.
     WarmUp {
-        /// How long it takes.
+        /// The length of the warm-up.
         period: u64,
-        /// How much longer a permit takes when all is cold, in thousandths.
+        /// How many times longer a permit takes when cold, in thousandths.
         cold_thousandths: u64,
     },
 }
 
-/// The tokens of a key that was never charged: so many at the start, and refilling from there.
+/// The tokens of an unseen key, which refill from the start on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Initial {
     /// The tokens held at the start, and before it.
     pub tokens: u64,
-    /// The moment from which such a key refills.
+    /// When the refill begins.
     pub start: u64,
 }
 
@@ -106,7 +106,7 @@ pub enum Windows {
         /// The length of each.
         period: u64,
     },
-    /// One after the other from a start; before it everything with a cost is denied.
+    /// One after the other from a start; before it every nonzero cost is denied.
     From {
         /// The start of the first window.
         start: u64,
@@ -115,7 +115,7 @@ pub enum Windows {
     },
     /// Each of these sorted moments starts a window, as the days of a calendar do.
     ///
-    /// The moments must reach beyond every time of interest, since the window of the last one never ends.
+    /// The moments must reach beyond every call, since the last window never ends.
     /// What lies before the first moment is a window too.
     Boundaries(Vec<u64>),
 }

@@ -1,9 +1,9 @@
-//! Binary searches, by which every number in an answer is found.
+//! The binary searches that find every reported number.
 
-/// Longer than any wait that the bounds on limits and clocks allow.
+/// Longer than any wait within the bounds of limits and clocks.
 const LONGEST_WAIT: i128 = 1 << 62;
 
-/// The shortest wait at which `holds` is true, if there is one.
+/// Returns the shortest wait for which `holds` is true, if there is one.
 ///
 /// Once `holds` is true it must stay true for all longer waits.
 pub(crate) fn shortest_wait(holds: impl Fn(i128) -> bool) -> Option<i128> {
@@ -30,7 +30,7 @@ pub(crate) fn shortest_wait(holds: impl Fn(i128) -> bool) -> Option<i128> {
     Some(enough)
 }
 
-/// The largest cost from 1 to `limit` that `fits`, or 0 if not even 1 does.
+/// Returns the largest cost from 1 to `limit` that `fits`, or 0 if none does.
 ///
 /// If a cost fits, every smaller one must.
 pub(crate) fn largest_cost(limit: i128, fits: impl Fn(i128) -> bool) -> i128 {
@@ -52,7 +52,7 @@ mod tests {
     use super::{largest_cost, shortest_wait};
 
     #[test]
-    fn a_wait_is_the_first_that_holds() {
+    fn the_shortest_wait_is_found() {
         for first in 0..70 {
             assert_eq!(shortest_wait(|wait| wait >= first), Some(first));
         }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_is_the_last_that_fits() {
+    fn the_largest_cost_is_found() {
         for last in 0..=20 {
             assert_eq!(largest_cost(20, |cost| cost <= last), last);
         }

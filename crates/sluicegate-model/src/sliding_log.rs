@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::answer::ReceiptId;
-use crate::gate::Gate;
+use crate::algorithm::Algorithm;
+use crate::decision::ReceiptId;
 use crate::history::History;
 
 /// The log of one key.
@@ -16,12 +16,13 @@ pub(crate) struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// A log with no entries.
+    /// Creates an empty log.
     pub(crate) fn new(count: u64, period: u64, count_all: bool) -> Self {
         Self { count: i128::from(count), period: i128::from(period), count_all, history: History::default() }
     }
 
-    /// The period that ends with an effective time: that time is part of it, the one a period before is not.
+    /// Returns the period that ends at an effective time, which is part of it; the moment a period
+    /// before is not.
     fn covered(&self, effective: i128) -> Range<i128> {
         effective - self.period + 1..effective + 1
     }
@@ -32,7 +33,7 @@ impl SlidingLog {
     }
 }
 
-impl Gate for SlidingLog {
+impl Algorithm for SlidingLog {
     fn limit(&self) -> i128 {
         self.count
     }
@@ -41,7 +42,7 @@ impl Gate for SlidingLog {
         self.sum(at) + cost <= self.count
     }
 
-    fn as_new(&self, at: i128) -> bool {
+    fn is_recovered(&self, at: i128) -> bool {
         self.sum(at) == 0
     }
 
@@ -68,12 +69,12 @@ impl Gate for SlidingLog {
         self.history.remember(receipt, effective..effective + 1);
     }
 
-    fn give_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
+    fn roll_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
         let Some(claim) = self.history.forget(receipt) else {
             return false;
         };
         let covered = self.covered(self.history.effective(at));
-        covered.contains(&claim.stretch.start) && self.history.give_back(&claim, cost)
+        covered.contains(&claim.stretch.start) && self.history.roll_back(&claim, cost)
     }
 
     fn forget(&mut self, receipt: ReceiptId) {

@@ -1,12 +1,13 @@
-//! Sliding window: the count of this window, and of the last one as much as the period still covers.
+//! Sliding window: the current window's count, plus the share of the previous one that the period
+//! covers.
 
 use std::ops::Range;
 
-use crate::answer::ReceiptId;
-use crate::gate::Gate;
+use crate::algorithm::Algorithm;
+use crate::decision::ReceiptId;
 use crate::history::History;
 
-/// What one key was charged in this window and the last.
+/// The charges of one key in the current and the previous window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SlidingWindow {
     count: i128,
@@ -15,7 +16,7 @@ pub(crate) struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// Windows that were never charged.
+    /// Creates windows that were never charged.
     pub(crate) fn new(count: u64, period: u64) -> Self {
         Self { count: i128::from(count), period: i128::from(period), history: History::default() }
     }
@@ -30,7 +31,7 @@ impl SlidingWindow {
         end - self.period..end
     }
 
-    /// The estimate times the period: a whole number, and so exact.
+    /// Returns the estimate times the period, an exact integer.
     fn estimate(&self, effective: i128) -> i128 {
         let current = self.current(effective);
         let elapsed = effective - current.start;
@@ -39,7 +40,7 @@ impl SlidingWindow {
     }
 }
 
-impl Gate for SlidingWindow {
+impl Algorithm for SlidingWindow {
     fn limit(&self) -> i128 {
         self.count
     }
@@ -49,7 +50,7 @@ impl Gate for SlidingWindow {
         estimate + cost * self.period <= self.count * self.period
     }
 
-    fn as_new(&self, at: i128) -> bool {
+    fn is_recovered(&self, at: i128) -> bool {
         self.estimate(self.history.effective(at)) == 0
     }
 
@@ -69,13 +70,13 @@ impl Gate for SlidingWindow {
         self.history.remember(receipt, current);
     }
 
-    fn give_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
+    fn roll_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
         let Some(claim) = self.history.forget(receipt) else {
             return false;
         };
         let effective = self.history.effective(at);
         let counting = [self.current(effective), self.previous(effective)];
-        counting.contains(&claim.stretch) && self.history.give_back(&claim, cost)
+        counting.contains(&claim.stretch) && self.history.roll_back(&claim, cost)
     }
 
     fn forget(&mut self, receipt: ReceiptId) {

@@ -1,9 +1,10 @@
-//! Guava's rate limiters, `SmoothBursty` and `SmoothWarmingUp`, as they are published: its own fields and its own
-//! doubles, statement by statement. Here alone the answer is not searched for: what Guava rounds, it rounds.
+//! Guava's rate limiters, `SmoothBursty` and `SmoothWarmingUp`, as published: its own fields and
+//! its own doubles, statement by statement. Only here nothing is found by search: Guava's rounding
+//! is the promise.
 
-use crate::answer::ReceiptId;
+use crate::algorithm::Algorithm;
 use crate::bucket::CENTURY;
-use crate::gate::Gate;
+use crate::decision::ReceiptId;
 use crate::rule::{Permits, Smooth as Rule};
 
 /// One `RateLimiter` for one key.
@@ -14,11 +15,12 @@ pub(crate) struct Smooth {
     stored_permits: f64,
     next_free_ticket_micros: i128,
     warming_up: Option<WarmingUp>,
-    /// Whether the key was never charged or given anything, so that before its start it is as one made now.
+    /// Whether the key was never charged or refunded, so that before its start it is as if created
+    /// now.
     untouched: bool,
 }
 
-// No number in here is ever "not a number".
+// No field is ever NaN.
 impl Eq for Smooth {}
 
 /// The fields that only `SmoothWarmingUp` has.
@@ -31,25 +33,25 @@ struct WarmingUp {
 
 /// Java's `(long)`.
 fn long(number: f64) -> i128 {
-    #[allow(clippy::cast_possible_truncation, reason = "Java cuts and saturates in the same way")]
+    #[allow(clippy::cast_possible_truncation, reason = "Java truncates and saturates in the same way")]
     let number = number as i64;
     i128::from(number)
 }
 
-/// Java's conversion of a whole number to a double.
+/// Java's conversion of a `long` to a `double`.
 #[allow(clippy::cast_precision_loss, reason = "Java rounds to the nearest double too")]
 fn double(number: i128) -> f64 {
     number as f64
 }
 
 impl Smooth {
-    /// A limiter made at its start.
+    /// Creates a limiter at its start.
     pub(crate) fn new(rule: &Rule) -> Self {
         let Rule { count, period, permits, initial, start } = rule;
         let permits_per_second = double(i128::from(*count)) * 1_000_000.0 / double(i128::from(*period));
         let stable_interval_micros = 1_000_000.0 / permits_per_second;
         let (max_permits, warming_up) = match permits {
-            Permits::ASecond => (1.0 * permits_per_second, None),
+            Permits::OneSecond => (1.0 * permits_per_second, None),
             Permits::Burst(burst) => (double(i128::from(*burst)), None),
             Permits::WarmUp { period, cold_thousandths } => {
                 let warmup_period_micros = double(i128::from(*period));
@@ -94,7 +96,7 @@ impl Smooth {
         }
     }
 
-    /// The limiter as it is at a time.
+    /// Returns the limiter as of a time.
     fn resynced(&self, now_micros: i128) -> Self {
         let mut resynced = self.clone();
         if self.untouched {
@@ -126,14 +128,14 @@ impl Smooth {
         let fresh_permits = required_permits - stored_permits_to_spend;
         let wait_micros = self.stored_permits_to_wait_time(self.stored_permits, stored_permits_to_spend)
             + long(fresh_permits * self.stable_interval_micros);
-        // Guava's ticket ends with its numbers; ours is at most a century away.
+        // Guava's ticket saturates at the largest `long`; ours is at most a century away.
         let latest = self.next_free_ticket_micros.max(now_micros + CENTURY);
         self.next_free_ticket_micros = (self.next_free_ticket_micros + wait_micros).min(latest);
         self.stored_permits -= stored_permits_to_spend;
     }
 }
 
-impl Gate for Smooth {
+impl Algorithm for Smooth {
     fn limit(&self) -> i128 {
         long(self.max_permits)
     }
@@ -150,11 +152,11 @@ impl Gate for Smooth {
         self.resynced(at).next_free_ticket_micros - max_wait <= at
     }
 
-    fn told_remaining(&self, at: i128) -> Option<i128> {
+    fn reported_remaining(&self, at: i128) -> Option<i128> {
         Some(long(self.resynced(at).stored_permits))
     }
 
-    fn told_reset_after(&self, at: i128) -> Option<i128> {
+    fn reported_reset_after(&self, at: i128) -> Option<i128> {
         let mut then = self.clone();
         then.resync(at);
         let missing = then.max_permits - then.stored_permits;
@@ -162,8 +164,8 @@ impl Gate for Smooth {
         Some(then.next_free_ticket_micros.max(at) - at + until_full)
     }
 
-    fn as_new(&self, at: i128) -> bool {
-        self.told_reset_after(at) == Some(0)
+    fn is_recovered(&self, at: i128) -> bool {
+        self.reported_reset_after(at) == Some(0)
     }
 
     fn reserve_delay(&self, at: i128, _cost: i128) -> i128 {
@@ -176,7 +178,7 @@ impl Gate for Smooth {
         self.reserve_earliest_available(double(cost), at);
     }
 
-    fn offers_refund(&self) -> bool {
+    fn supports_refund(&self) -> bool {
         self.warming_up.is_none()
     }
 
@@ -189,10 +191,10 @@ impl Gate for Smooth {
         }
     }
 
-    // There are no receipts: nothing can be reserved.
+    // There are no receipts: reserve is not supported.
     fn remember(&mut self, _receipt: ReceiptId, _at: i128, _delay: i128) {}
 
-    fn give_back(&mut self, _receipt: ReceiptId, _at: i128, _cost: i128) -> bool {
+    fn roll_back(&mut self, _receipt: ReceiptId, _at: i128, _cost: i128) -> bool {
         false
     }
 

@@ -1,4 +1,5 @@
-//! A simulation as a picture: a row for each limit that was tried, a column for each view, one axis of time.
+//! A simulation as a picture: a row for each limit that was tried, a column for each view, one axis
+//! of time.
 //!
 //! ```text
 //! title
@@ -54,7 +55,7 @@ const WIDTH_MORE: f64 = 250.0;
 /// What a picture shows.
 #[derive(Clone, Debug)]
 pub struct Figure<'a> {
-    /// The title; what was tried if not said.
+    /// The title; by default, what was compared.
     pub title: Option<&'a str>,
     /// The columns, at least one.
     pub views: &'a [View],
@@ -123,7 +124,8 @@ impl Figure<'_> {
         scene.text(Text::new((MARGIN, 59.0), said, 12.5).ink(Ink::Faint).within(width));
     }
 
-    /// Whose curves are shown if there are several keys, and how coarse they are if that hides something.
+    /// Whose curves are shown if there are several keys, and how coarse they are if that hides
+    /// something.
     fn close_look(&self, report: &Report<'_>) -> String {
         let simulation = &report.simulation;
         let Some(tried) =
@@ -151,7 +153,7 @@ fn source(report: &Report<'_>) -> String {
     format!("{}: {}", cut(&human::printable(&report.source), SOURCE_MAX), report.calls_and_keys())
 }
 
-/// What was tried to the left, and what came of it to the right.
+/// The limit or protection on the left, its result on the right.
 fn label(scene: &mut Scene, report: &Report<'_>, tried: &Tried, y: f64) {
     let right = scene.width - MARGIN;
     let outcome = &tried.outcome;

@@ -1,24 +1,28 @@
-//! The font, `DejaVu` Sans in regular and bold: how wide words are and what their letters look like.
+//! The font, `DejaVu` Sans in regular and bold: how wide words are and what their letters look
+//! like.
 //!
-//! Letters stand side by side: no kerning, no ligatures, and no scripts whose letters change with their
-//! neighbours or run from right to left.
+//! Letters stand side by side: no kerning, no ligatures, and no scripts whose letters change with
+//! their neighbours or run from right to left.
 
 use crate::path::Path;
 use std::sync::LazyLock;
 use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
-// That both can be read is tested. Otherwise nothing would be covered, and words would be left to the viewer.
+// That both can be read is tested. Otherwise nothing would be covered, and words would be left to
+// the viewer.
 static REGULAR: LazyLock<Option<Face<'static>>> =
     LazyLock::new(|| Face::parse(dejavu::sans::regular(), 0).ok());
 static BOLD: LazyLock<Option<Face<'static>>> = LazyLock::new(|| Face::parse(dejavu::sans::bold(), 0).ok());
 
-/// What is drawn for a character without a glyph: by the rules of TrueType the first glyph, here an empty box.
+/// What is drawn for a character without a glyph: by the rules of TrueType the first glyph, here an
+/// empty box.
 const MISSING: GlyphId = GlyphId(0);
 
 /// What the font's lengths are measured in, if the font cannot say it.
 const UNITS_PER_EM: u16 = 2048;
 
-/// How wide words are. A character without a glyph counts as a square, which is what Chinese characters are.
+/// How wide words are. A character without a glyph counts as a square, which is what Chinese
+/// characters are.
 pub fn width(words: &str, size: f64, bold: bool) -> f64 {
     let units: f64 = words.chars().map(|letter| advance(letter, bold)).sum();
     units / units_per_em(bold) * size
@@ -50,7 +54,8 @@ pub(crate) fn placed(words: &str, bold: bool) -> impl Iterator<Item = Placed> {
     })
 }
 
-/// What a glyph looks like, in font units down and right from where it begins on the line; empty for a space.
+/// What a glyph looks like, in font units down and right from where it begins on the line; empty
+/// for a space.
 pub(crate) fn outline(glyph: u16, bold: bool) -> Path {
     let mut outline = Outline(Path::new());
     if let Some(face) = face(bold) {
@@ -79,7 +84,8 @@ fn advance(letter: char, bold: bool) -> f64 {
     known.map_or(units_per_em(bold), f64::from)
 }
 
-/// Whether a letter cannot simply be put beside the one before it, though the font may have a glyph for it.
+/// Whether a letter cannot simply be put beside the one before it, though the font may have a glyph
+/// for it.
 fn needs_neighbours(letter: char) -> bool {
     matches!(letter,
         // Marks that sit on the letter before them.

@@ -1,7 +1,8 @@
 //! Inks: colours named for what they mean.
 //!
-//! Blue and orange are told apart by nearly everyone who confuses colours, and greys from both. The hues are from
-//! the palette of Okabe and Ito. Tests compute that words can be read and that what is compared stays apart.
+//! Nearly everyone with a colour-vision deficiency can tell blue from orange, and greys from both.
+//! The hues are from the palette of Okabe and Ito. Tests compute that words can be read and that
+//! what is compared stays apart.
 
 use std::fmt;
 

@@ -2,8 +2,9 @@
 //!
 //! A [`Figure`] lays a simulation out as a scene; [`terminal`] draws it in letters.
 //!
-//! A [`Scene`] is a list of filled shapes, lines and words, each in an [`Ink`] that is named for what it means.
-//! [`svg()`] and [`png()`] draw it. Both bring their own font, so that a picture looks the same everywhere.
+//! A [`Scene`] is a list of filled shapes, lines and words, each in an [`Ink`] that is named for
+//! what it means. [`svg()`] and [`png()`] draw it. Both bring their own font, so that a picture
+//! looks the same everywhere.
 
 mod figure;
 pub mod font;

@@ -70,7 +70,8 @@ impl Path {
         path
     }
 
-    /// Adds the pieces of another path: a thousand small rectangles in one path are drawn as one shape.
+    /// Adds the pieces of another path: a thousand small rectangles in one path are drawn as one
+    /// shape.
     pub fn extend(&mut self, other: Path) {
         self.steps.extend(other.steps);
     }

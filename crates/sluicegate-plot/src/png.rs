@@ -36,7 +36,7 @@ impl fmt::Display for PngError {
         match self {
             PngError::TooLarge { width, height } => write!(
                 f,
-                "a picture of {width} × {height} pixels is above the most, {PIXELS_MAX} pixels in all; use a \
+                "a picture of {width} × {height} pixels is above the maximum, {PIXELS_MAX} pixels in all; use a \
                  smaller scale, or SVG"
             ),
             PngError::TooSmall { width, height } => {
@@ -130,7 +130,8 @@ fn colour(Rgb { red, green, blue }: Rgb) -> Color {
     Color::from_rgba8(red, green, blue, u8::MAX)
 }
 
-/// The path as the rasteriser has it; `None` if there is nothing to draw, or something is not a number.
+/// The path as the rasteriser has it; `None` if there is nothing to draw, or something is not a
+/// number.
 fn outline(path: &Path) -> Option<tiny_skia::Path> {
     let mut builder = PathBuilder::new();
     for step in path.steps() {
@@ -146,7 +147,8 @@ fn outline(path: &Path) -> Option<tiny_skia::Path> {
     builder.finish()
 }
 
-/// The rasteriser counts in single precision: within a hundredth of a pixel up to 100 000 pixels from the corner.
+/// The rasteriser counts in single precision: within a hundredth of a pixel up to 100 000 pixels
+/// from the corner.
 #[allow(clippy::cast_possible_truncation, reason = "see above")]
 fn single(number: f64) -> f32 {
     number as f32

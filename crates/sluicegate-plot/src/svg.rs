@@ -1,9 +1,9 @@
 //! A scene as SVG.
 //!
-//! Letters are drawn as outlines, so that a picture does not depend on the fonts of whoever looks at it. The same
-//! words are there a second time as text that is not seen, so that they can be searched, selected and read aloud.
-//! Every shape carries its colour itself; a style sheet for the dark comes on top, and a viewer that does not know
-//! such rules shows the light picture.
+//! Letters are drawn as outlines, so that a picture does not depend on the reader's fonts. The same
+//! words are there a second time as text that is not seen, so that they can be searched, selected
+//! and read aloud. Every shape carries its colour itself; a style sheet for the dark comes on top,
+//! and a viewer that does not know such rules shows the light picture.
 
 mod data;
 mod escape;
@@ -30,7 +30,8 @@ pub enum Theme {
 
 /// Draws a scene as SVG. The same scene is the same text, byte for byte.
 pub fn svg(scene: &Scene, theme: Theme) -> String {
-    // The style sheet and the glyphs come first in the file, but only the items tell which are needed.
+    // The style sheet and the glyphs come first in the file, but only the items tell which are
+    // needed.
     let mut drawing = Drawing::new(theme);
     drawing.fill(&Path::rect(0.0, 0.0, scene.width, scene.height), Ink::Paper);
     for item in &scene.items {
@@ -132,13 +133,15 @@ impl Drawing {
         self.write(format_args!("</g>\n"));
     }
 
-    /// The words where their outlines are, stretched to their width by whatever font the viewer has.
+    /// The words where their outlines are, stretched to their width by whatever font the viewer
+    /// has.
     fn hidden_words(&mut self, text: &Text) {
         let (x, width) = (Hundredths::from(text.left()), Hundredths::from(text.width()));
         self.words(text, x, format_args!(" textLength=\"{width}\" fill-opacity=\"0\""));
     }
 
-    /// Words that our font does not have, in one of the viewer's. How wide they become, only the viewer knows.
+    /// Words that our font does not have, in one of the viewer's. How wide they become, only the
+    /// viewer knows.
     fn visible_words(&mut self, text: &Text) {
         let ink = self.ink(Use::Fill, text.ink);
         let anchor = match text.anchor {

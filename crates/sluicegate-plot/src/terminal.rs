@@ -86,8 +86,8 @@ struct Grid {
 }
 
 impl Grid {
-    /// The bars of the traffic are put together or widened by whole numbers, so that no call is shown twice or left out.
-    /// Curves are squeezed into all columns there are.
+    /// The bars of the traffic are put together or widened by whole numbers, so that no call is
+    /// shown twice or left out. Curves are squeezed into all columns there are.
     fn new(view: View, report: &Report<'_>, columns: usize) -> Grid {
         let timeline = report.simulation.timeline();
         let bar_width = timeline.width();
@@ -127,7 +127,8 @@ impl Grid {
 struct Bars {
     columns: Vec<Bar>,
     scale: Scale,
-    /// Whether they are a curve: what lies under it is light, so that what is above the limit stands out.
+    /// Whether they are a curve: what lies under it is light, so that what is above the limit
+    /// stands out.
     is_curve: bool,
 }
 

@@ -6,7 +6,7 @@ use sluicegate::backend::Answer;
 use sluicegate::backend::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
 use sluicegate::semaphore::{Grant, LeaseId};
 use sluicegate::wait::Acquired;
-use sluicegate::{Decision, Key, Limit, Receipt, Span, Time};
+use sluicegate::{Decision, Key, Limit, Receipt, Time};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -28,8 +28,8 @@ impl Backend for RedisLimiter {
         later!(self, key, inner => inner.check(&key, cost, at))
     }
 
-    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Later<Answer> {
-        later!(self, key, inner => inner.check_within(&key, cost, max_wait, at))
+    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Answer> {
+        later!(self, key, inner => inner.check_within(&key, cost, max_wait.into(), at))
     }
 
     fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
@@ -44,8 +44,8 @@ impl Backend for RedisLimiter {
         later!(self, key, inner => inner.refund(&key, cost, at))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
-        later!(self, key, inner => inner.reserve(&key, cost, max_wait, at))
+    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Reserved> {
+        later!(self, key, inner => inner.reserve(&key, cost, max_wait.into(), at))
     }
 
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Later<bool> {
@@ -91,8 +91,8 @@ impl Backend for RedisLimiter {
         later!(self, key, inner => inner.acquire(&key, cost, max_wait))
     }
 
-    fn delay(&self, delay: Span) -> Pending<()> {
-        Pending::later(tokio::time::sleep(delay.into()))
+    fn delay(&self, delay: Duration) -> Pending<()> {
+        Pending::later(tokio::time::sleep(delay))
     }
 
     fn limits(&self) -> Arc<[Limit]> {

@@ -104,7 +104,9 @@ impl EncodedLimit {
             Spec::TokenBucket { rate, burst, initial } => {
                 let initial = match initial {
                     None => None,
-                    Some(Initial { tokens, start: written }) => Some((written.or(start)?, burst - tokens)),
+                    Some(Initial { tokens, start: written, .. }) => {
+                        Some((written.or(start)?, burst - tokens))
+                    }
                 };
                 ('t', bucket(*rate, *burst, false, initial.filter(|(_, missing)| *missing > 0)))
             }
@@ -112,7 +114,7 @@ impl EncodedLimit {
             // The interval was validated, so this rate exists.
             Spec::MinInterval { interval } => ('m', bucket(Rate::new(1, *interval).ok()?, 1, false, None)),
             Spec::Pacer { rate, queue } => ('p', bucket(*rate, queue + 1, true, None)),
-            Spec::FixedWindow { count, windows } => ('f', fixed_window(*count, windows, limit)),
+            Spec::FixedWindow { count, windows } => ('f', fixed_window(*count, windows, limit)?),
             Spec::SlidingWindow { rate } => {
                 let tag = format!("{VERSION}{} ", rate.period().as_micros());
                 ('s', (tag, Kind::SlidingWindow { rate: *rate }))
@@ -121,8 +123,9 @@ impl EncodedLimit {
                 ('g', (String::new(), Kind::SlidingLog { rate: *rate, count_all: *count_all }))
             }
             Spec::Smooth { .. } => ('o', smooth(limit, &made)?),
-            // Leases have scripts of their own.
-            Spec::Concurrency { .. } => return None,
+            // Leases have scripts of their own. An algorithm without scripts cannot be shared; the
+            // conformance suite runs each of them.
+            _ => return None,
         };
         let latest = Time::saturating_from_micros(EXACT - 1 - kind.reach());
         Some(EncodedLimit { limit: made, kind, tag, letter, latest })
@@ -278,7 +281,7 @@ impl EncodedLimit {
     }
 }
 
-fn fixed_window(count: u32, windows: &WindowSpec, limit: &Limit) -> (String, Kind) {
+fn fixed_window(count: u32, windows: &WindowSpec, limit: &Limit) -> Option<(String, Kind)> {
     let (name, windows) = match windows {
         WindowSpec::Aligned { start, period } => {
             let (start, period) = (*start, period.as_micros());
@@ -294,8 +297,9 @@ fn fixed_window(count: u32, windows: &WindowSpec, limit: &Limit) -> (String, Kin
             let name = text.split_once('/').map_or(text.clone(), |(_, windows)| windows.replace(' ', ","));
             (name, Windows::Calendar { unit: *unit, known: Mutex::default() })
         }
+        _ => return None,
     };
-    (format!("{VERSION}{name} "), Kind::FixedWindow { count, windows })
+    Some((format!("{VERSION}{name} "), Kind::FixedWindow { count, windows }))
 }
 
 /// Encodes `smooth`, whose states are stored for the limit's text.

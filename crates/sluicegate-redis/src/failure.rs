@@ -9,6 +9,7 @@ use std::fmt;
 
 /// What a limiter or semaphore answers while the store fails.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[non_exhaustive]
 pub enum OnStoreFailure {
     /// An error: the caller decides.
     #[default]
@@ -19,6 +20,18 @@ pub enum OnStoreFailure {
     Deny,
     /// Decide in this process's memory, with a share of the limit.
     Local,
+}
+
+impl OnStoreFailure {
+    /// Returns the word for it in a configuration file: `error`, `allow`, `deny` or `local`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OnStoreFailure::Error => "error",
+            OnStoreFailure::Allow => "allow",
+            OnStoreFailure::Deny => "deny",
+            OnStoreFailure::Local => "local",
+        }
+    }
 }
 
 /// Why a store cannot be used.

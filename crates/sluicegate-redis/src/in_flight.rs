@@ -93,7 +93,7 @@ fn permits_for(calls: usize) -> u32 {
     u32::try_from(calls.min(LIMIT_MIN)).unwrap_or(u32::MAX)
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "_testkit"))]
 mod tests {
     use super::*;
     use crate::{OnStoreFailure, RedisLimiter, RedisStore, RedisStoreBuilder, check_all, check_each};

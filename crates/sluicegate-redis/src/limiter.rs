@@ -199,10 +199,10 @@ impl RedisLimiter {
         &self,
         key: impl Key,
         cost: u64,
-        max_wait: Span,
+        max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<RedisReservation, BackendError> {
-        let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait, Some(now)).await?;
+        let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait.into(), Some(now)).await?;
         Ok(RedisReservation::new(self, reserved))
     }
 
@@ -228,10 +228,10 @@ impl RedisLimiter {
         &self,
         key: impl Key,
         cost: u64,
-        max_wait: Span,
+        max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<Answer, BackendError> {
-        self.inner.check_within(&key.to_bytes(), cost, max_wait, Some(now)).await
+        self.inner.check_within(&key.to_bytes(), cost, max_wait.into(), Some(now)).await
     }
 
     /// Returns the part of a reservation's cost that still counts. Returns `true` if anything was

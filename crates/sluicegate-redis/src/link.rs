@@ -33,7 +33,7 @@ mod pipeline;
 mod sentinel;
 mod slot;
 mod slot_table;
-#[cfg(test)]
+#[cfg(all(test, feature = "_testkit"))]
 mod tests;
 mod tls;
 

@@ -31,6 +31,7 @@ impl RedisStats {
 
 /// The number of failures of a store by kind: see [`StoreFailure`].
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub struct Failures {
     /// The call was not sent.
     pub unavailable: u64,

@@ -207,14 +207,15 @@ impl Engine {
         if let Some(rule) = self.rules.load().find(rule) {
             return Ok(Arc::clone(rule));
         }
-        if !rule.contains(' ') {
+        // No rule has a space or a slash in its name: `5/s` was meant as a limit, and its error says so.
+        if !rule.contains([' ', '/']) {
             return Err(RequestError::new(format!(
                 "no rule is called {:?}; RL.RULES and GET /v1/rules list them, and a limit is written like \"sliding-log 5/60s\"",
                 shortened(rule)
             )));
         }
         self.allows_inline()?;
-        self.inline.limit(rule)
+        self.inline.limits(rule)
     }
 
     /// A cost within bounds.

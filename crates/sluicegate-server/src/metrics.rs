@@ -121,7 +121,5 @@ fn add_one(counter: &AtomicU64) {
 }
 
 fn since_epoch_us(time: SystemTime) -> u64 {
-    // A clock before 1970 is told as 1970.
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    sluicegate::Time::from(time).as_micros()
 }

@@ -1,10 +1,12 @@
-//! A window on a stream, of a fixed size: what is read is looked at in place, and moves to the front when more is needed.
+//! A window on a stream, of a fixed size: what is read is looked at in place, and moves to the
+//! front when more is needed.
 
 use memchr::memchr;
 use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 
-/// The longest line that is passed over, in bytes: what has none that short is not made of lines, and may never end.
+/// The longest line that is skipped, in bytes. Input without shorter lines is not text, and may
+/// never end.
 const SKIPPED_MAX: usize = 64 * 1024 * 1024;
 
 pub(crate) struct Buffer<R> {
@@ -43,7 +45,8 @@ impl<R: Read> Buffer<R> {
         self.bytes.get(place).unwrap_or_default()
     }
 
-    /// Takes all up to the next line end and that too, without keeping it. Whether there was a line end.
+    /// Takes all up to the next line end and that too, without keeping it. Whether there was a line
+    /// end.
     ///
     /// # Errors
     /// When the input cannot be read, or goes on without a line end as no text does.
@@ -67,8 +70,8 @@ impl<R: Read> Buffer<R> {
         }
     }
 
-    /// Moves what is unread to the front and reads more behind it. There is room, as whoever reads takes or skips long
-    /// before the buffer is full.
+    /// Moves what is unread to the front and reads more behind it. There is room, as the reader
+    /// takes or skips long before the buffer is full.
     pub(crate) fn fill(&mut self) -> io::Result<()> {
         if self.unread.start > 0 {
             self.bytes.copy_within(self.unread.clone(), 0);

@@ -3,11 +3,12 @@
 use sluicegate_core::Span;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Between a number and its unit, so that no line is broken there; turned into a plain space when printed.
+/// Between a number and its unit, so that no line is broken there; turned into a plain space when
+/// printed.
 pub const TIE: char = '\u{a0}';
 
-/// A length of time, exactly: in two units where that is enough (`1 min 30 s`, `142 ms 858 µs`), else in seconds
-/// (`3661 s`, `60.06 s`).
+/// A length of time, exactly: in two units where that is enough (`1 min 30 s`, `142 ms 858 µs`),
+/// else in seconds (`3661 s`, `60.06 s`).
 pub fn span(span: Span) -> String {
     const UNITS: [(u64, &str); 6] = [
         (86_400_000_000, "d"),
@@ -30,7 +31,8 @@ pub fn span(span: Span) -> String {
     }
 }
 
-/// A length of time in three figures or so, rounded **up**: `200 ms`, `4.75 s`, `1 min 12 s`, `2 h 41 min`.
+/// A length of time in three figures or so, rounded **up**: `200 ms`, `4.75 s`, `1 min 12 s`, `2 h
+/// 41 min`.
 pub fn about(length: Span) -> String {
     let micros = length.as_micros();
     let grain = match micros {
@@ -52,8 +54,8 @@ pub fn about(length: Span) -> String {
     }
 }
 
-/// A moment, as a length from the beginning, rounded **down** to the second; below a minute to the millisecond, and below
-/// that not at all: `1 d 1 h 4 min 9 s`, `4.071 s`, `20 µs`.
+/// A moment, as a length from the beginning, rounded **down** to the second; below a minute to the
+/// millisecond, and below that not at all: `1 d 1 h 4 min 9 s`, `4.071 s`, `20 µs`.
 pub fn moment(length: Span) -> String {
     let seconds = length.as_micros() / 1_000_000;
     if length.as_micros() < 1_000 {
@@ -79,7 +81,7 @@ fn decimal(number: u64, unit: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// So many of something: `1 call`, `12 000 calls`.
+/// A count with its noun: `1 call`, `12 000 calls`.
 pub fn many(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
@@ -117,8 +119,8 @@ pub fn short(amount: u64) -> String {
     }
 }
 
-/// `some` of `all` in per cent, with a decimal where it matters: `82 %`, `0.4 %`, and 100 % or 0 % only if it is all or
-/// nothing. (All of nothing is 100 %.)
+/// `some` of `all` in per cent, with a decimal where it matters: `82 %`, `0.4 %`, and 100 % or 0 %
+/// only if it is all or nothing. (All of nothing is 100 %.)
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
 pub fn percent(some: u64, all: u64) -> String {
     let part = if all == 0 { 1.0 } else { some as f64 / all as f64 };
@@ -133,7 +135,8 @@ pub fn percent(some: u64, all: u64) -> String {
     }
 }
 
-/// A key as text: what is not text, and what would move the cursor, is escaped; cut after `most` columns.
+/// A key as text: what is not text, and what would move the cursor, is escaped; cut after `most`
+/// columns.
 pub fn key(name: &[u8], most: usize) -> String {
     // An empty one would not be seen.
     if name.is_empty() { "\"\"".to_owned() } else { cut(&printable(&String::from_utf8_lossy(name)), most) }
@@ -153,7 +156,7 @@ pub fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// A text of at most so many columns, the last of which says that there was more.
+/// Truncates a text to a number of columns; the last one marks the cut.
 pub fn cut(text: &str, most: usize) -> String {
     if columns(text) <= most {
         return text.to_owned();
@@ -174,53 +177,53 @@ mod tests {
 
     #[test]
     fn lengths_are_told_exactly_and_shortly() {
-        let told = |micros| span(Span::from_micros(micros)).replace(TIE, " ");
-        assert_eq!(told(0), "0 s");
-        assert_eq!(told(1), "1 µs");
-        assert_eq!(told(142_858), "142 ms 858 µs");
-        assert_eq!(told(90_000_000), "1 min 30 s");
-        assert_eq!(told(60_060_000), "60.06 s");
-        assert_eq!(told(90_000_001), "90.000001 s");
-        assert_eq!(told(3_661_000_000), "3661 s");
-        assert_eq!(told(86_400_000_000), "1 d");
-        assert_eq!(told(3_153_600_000_000_000), "36 500 d");
+        let shown = |micros| span(Span::from_micros(micros)).replace(TIE, " ");
+        assert_eq!(shown(0), "0 s");
+        assert_eq!(shown(1), "1 µs");
+        assert_eq!(shown(142_858), "142 ms 858 µs");
+        assert_eq!(shown(90_000_000), "1 min 30 s");
+        assert_eq!(shown(60_060_000), "60.06 s");
+        assert_eq!(shown(90_000_001), "90.000001 s");
+        assert_eq!(shown(3_661_000_000), "3661 s");
+        assert_eq!(shown(86_400_000_000), "1 d");
+        assert_eq!(shown(3_153_600_000_000_000), "36 500 d");
     }
 
     #[test]
     fn about_rounds_up() {
-        let told = |micros| about(Span::from_micros(micros)).replace(TIE, " ");
-        assert_eq!(told(7), "7 µs");
-        assert_eq!(told(1_234), "1.24 ms");
-        assert_eq!(told(199_994), "200 ms");
-        assert_eq!(told(4_750_000), "4.75 s");
-        assert_eq!(told(59_987_340), "1 min");
-        assert_eq!(told(71_000_001), "1 min 12 s");
-        assert_eq!(told(59 * 60_000_000 + 59_999_999), "1 h");
-        assert_eq!(told(9_600_000_001), "2 h 41 min");
-        assert_eq!(told(86_400_000_001), "1 d 1 h");
-        assert_eq!(told(999_001), "1 s");
-        assert_eq!(told(999), "999 µs");
+        let shown = |micros| about(Span::from_micros(micros)).replace(TIE, " ");
+        assert_eq!(shown(7), "7 µs");
+        assert_eq!(shown(1_234), "1.24 ms");
+        assert_eq!(shown(199_994), "200 ms");
+        assert_eq!(shown(4_750_000), "4.75 s");
+        assert_eq!(shown(59_987_340), "1 min");
+        assert_eq!(shown(71_000_001), "1 min 12 s");
+        assert_eq!(shown(59 * 60_000_000 + 59_999_999), "1 h");
+        assert_eq!(shown(9_600_000_001), "2 h 41 min");
+        assert_eq!(shown(86_400_000_001), "1 d 1 h");
+        assert_eq!(shown(999_001), "1 s");
+        assert_eq!(shown(999), "999 µs");
     }
 
     #[test]
     fn moments_round_down() {
-        let told = |micros| moment(Span::from_micros(micros)).replace(TIE, " ");
-        assert_eq!(told(0), "0 s");
-        assert_eq!(told(20), "20 µs");
-        assert_eq!(told(4_071_999), "4.071 s");
-        assert_eq!(told(61_999_999), "1 min 1 s");
-        assert_eq!(told(90_249_000_000), "1 d 1 h 4 min 9 s");
+        let shown = |micros| moment(Span::from_micros(micros)).replace(TIE, " ");
+        assert_eq!(shown(0), "0 s");
+        assert_eq!(shown(20), "20 µs");
+        assert_eq!(shown(4_071_999), "4.071 s");
+        assert_eq!(shown(61_999_999), "1 min 1 s");
+        assert_eq!(shown(90_249_000_000), "1 d 1 h 4 min 9 s");
     }
 
     #[test]
     fn short_amounts_fit_beside_an_axis() {
-        let told = |amount| short(amount).replace(TIE, " ");
-        assert_eq!(told(9_999), "9999");
-        assert_eq!(told(12_345), "12.3 k");
-        assert_eq!(told(120_999), "120 k");
-        assert_eq!(told(1_000_000), "1 M");
-        assert_eq!(told(3_499_999), "3.4 M");
-        assert_eq!(told(4_000_000_000_000_000_000), "4 E");
+        let shown = |amount| short(amount).replace(TIE, " ");
+        assert_eq!(shown(9_999), "9999");
+        assert_eq!(shown(12_345), "12.3 k");
+        assert_eq!(shown(120_999), "120 k");
+        assert_eq!(shown(1_000_000), "1 M");
+        assert_eq!(shown(3_499_999), "3.4 M");
+        assert_eq!(shown(4_000_000_000_000_000_000), "4 E");
         assert!(short(u64::MAX).chars().count() <= 6);
     }
 
@@ -233,15 +236,15 @@ mod tests {
 
     #[test]
     fn all_and_nothing_are_said_only_if_it_is_so() {
-        let told = |some, all| percent(some, all).replace(TIE, " ");
-        assert_eq!(told(0, 7), "0 %");
-        assert_eq!(told(1, 1_000_000), "<0.1 %");
-        assert_eq!(told(99, 10_000), "1.0 %");
-        assert_eq!(told(996, 10_000), "10 %");
-        assert_eq!(told(826, 1000), "83 %");
-        assert_eq!(told(999_999, 1_000_000), ">99 %");
-        assert_eq!(told(7, 7), "100 %");
-        assert_eq!(told(0, 0), "100 %");
+        let shown = |some, all| percent(some, all).replace(TIE, " ");
+        assert_eq!(shown(0, 7), "0 %");
+        assert_eq!(shown(1, 1_000_000), "<0.1 %");
+        assert_eq!(shown(99, 10_000), "1.0 %");
+        assert_eq!(shown(996, 10_000), "10 %");
+        assert_eq!(shown(826, 1000), "83 %");
+        assert_eq!(shown(999_999, 1_000_000), ">99 %");
+        assert_eq!(shown(7, 7), "100 %");
+        assert_eq!(shown(0, 0), "100 %");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Limits over traces in virtual time: nothing sleeps, and the result is the same every time.
 //!
-//! [`Replay`] keeps every key's state and asks the core. [`replay::run`] is `sluice replay`: calls in as CSV ([`trace`]),
-//! decisions out as CSV.
+//! [`Replay`] keeps every key's state and asks the core. [`replay::run`] is `sluice replay`: calls
+//! in as CSV ([`trace`]), decisions out as CSV.
 //!
-//! [`traffic`] are calls from a workload, a trace or a log; [`simulate`] tries limits on them and measures what comes of
-//! it; a [`report`] is what tables and pictures are made of.
+//! [`traffic`] are calls from a workload, a trace or a log; [`simulate`] tries limits on them and
+//! measures what comes of it; a [`report`] is what tables and pictures are made of.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 

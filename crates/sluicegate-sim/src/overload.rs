@@ -1,4 +1,5 @@
-//! Overload: callers with a timeout, a dependency that slows down or fails, and what protects them from each other.
+//! Overload: callers with a timeout, a dependency that slows down or fails, and what protects them
+//! from each other.
 //!
 //! ```text
 //! workload ──▶ callers ──▶ protection ──▶ dependency: a queue, N workers, bad times
@@ -6,9 +7,10 @@
 //!                 └────────────┴──────────────────┘  or nothing until the caller's timeout
 //! ```
 //!
-//! Time is virtual and the same seed gives the same numbers on every machine. Nothing is decided here: every try goes through a guard
-//! of the library, on a clock that is set by hand. A dependency does not know that a caller has
-//! given up, so it works on for nobody: that is how a slow minute becomes a bad hour.
+//! Time is virtual and the same seed gives the same numbers on every machine. Nothing is decided
+//! here: every try goes through a guard of the library, on a clock that is set by hand. A
+//! dependency does not know that a caller has given up, so it keeps working without a caller: that
+//! is how a slow minute becomes a bad hour.
 //!
 //! ```
 //! use sluicegate_sim::overload::{Scenario, Protection};
@@ -41,7 +43,7 @@ use sluicegate::internal::grammar::{SyntaxError, quoted};
 use sluicegate_core::{Span, Time};
 use std::fmt;
 
-/// How finely time is cut for curves: at most so many pieces.
+/// The maximum number of buckets that curves divide time into.
 const PIECES_MAX: u64 = 150;
 /// The longest line that can say anything here, in bytes.
 const TEXT_MAX: usize = 256;
@@ -79,11 +81,12 @@ impl Scenario<'_> {
 pub struct Report {
     /// Who called what, in a few words.
     pub source: String,
-    /// How times are told.
+    /// How times are printed.
     pub clock: Clock,
     /// When the first call was made: bad times are counted from then.
     pub first: Time,
-    /// The pieces of time that the outcomes have. The first may begin before the first call, as its edges are round.
+    /// The pieces of time that the outcomes have. The first may begin before the first call, as its
+    /// edges are round.
     pub timeline: Timeline,
     /// For how long callers wait.
     pub timeout: Span,
@@ -148,7 +151,7 @@ impl LineError {
         if text.len() <= TEXT_MAX {
             return Ok(());
         }
-        let problem = format!("its {} bytes are above the most, {TEXT_MAX}", text.len());
+        let problem = format!("its {} bytes are above the maximum, {TEXT_MAX}", text.len());
         Err(LineError::new(what, text, SyntaxError::new(problem, format!("write {example}"))))
     }
 }

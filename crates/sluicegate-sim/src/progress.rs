@@ -1,6 +1,6 @@
-//! Telling whoever waits how far it is, not too often.
+//! Progress reports at a bounded rate.
 
-/// It is told each time so many calls are done.
+/// Reports once per this many calls.
 pub(crate) const TELL_EACH: usize = 1 << 16;
 
 pub(crate) struct Progress<T: FnMut(u64)> {
@@ -21,7 +21,7 @@ impl<T: FnMut(u64)> Progress<T> {
         }
     }
 
-    /// Tells what is left to be told.
+    /// Reports what has not been reported yet.
     pub(crate) fn finish(&mut self) {
         (self.tell)(std::mem::take(&mut self.untold) as u64);
     }

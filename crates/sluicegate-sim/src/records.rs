@@ -1,8 +1,9 @@
 //! CSV records out of a stream, read strictly and in memory of a fixed size.
 //!
-//! The usual CSV: fields between commas, a field in double quotes may hold commas, line ends and doubled quotes.
-//! Libraries let pass what is not quite that, and then one forgotten quote silently swallows the rows up to the
-//! next; here it is said. Rows without a quote, which most are, are not even copied.
+//! The usual CSV: fields between commas, a field in double quotes may hold commas, line ends and
+//! doubled quotes. Libraries let pass what is not quite that, and then one forgotten quote silently
+//! swallows the rows up to the next; here it is said. Rows without a quote, which most are, are not
+//! even copied.
 
 use crate::buffer::Buffer;
 use memchr::{memchr, memchr_iter, memchr2};
@@ -98,7 +99,7 @@ impl<R: Read> Records<R> {
         Records { buffer: Buffer::new(input, BUFFER), line: 1, unquoted: Vec::new() }
     }
 
-    /// The next record, `None` at the end. Blank lines are passed over.
+    /// The next record, `None` at the end. Blank lines are skipped.
     ///
     /// # Errors
     /// When the input cannot be read, or a record is not CSV as it should be.
@@ -126,7 +127,7 @@ impl<R: Read> Records<R> {
             let bytes = self.buffer.at(start..start + end);
             let length = bytes.strip_suffix(b"\r").unwrap_or(bytes).len();
             if length > 0 {
-                // Borrowed anew, as the loop may come round again.
+                // Borrowed again, as the loop may repeat.
                 let bytes = self.buffer.at(start..start + length);
                 return Ok(Some(Record { bytes, fields: plain_fields(bytes), line: self.line - 1 }));
             }
@@ -176,8 +177,9 @@ fn plain_fields(bytes: &[u8]) -> Fields {
     fields
 }
 
-/// The fields of the record that `bytes` begin with, put together in `unquoted`, and how long the record is with its
-/// line end. `None` if it goes on beyond `bytes`, which it cannot if they are all there is.
+/// The fields of the record that `bytes` begin with, put together in `unquoted`, and how long the
+/// record is with its line end. `None` if it goes on beyond `bytes`, which it cannot if they are
+/// all there is.
 fn quoted_fields(
     bytes: &[u8],
     is_all: bool,

@@ -1,4 +1,5 @@
-//! Limits over a trace: every key's state is kept, nothing is ever forgotten, and time is the trace's own.
+//! Limits over a trace: every key's state is kept, nothing is ever forgotten, and time is the
+//! trace's own.
 
 use crate::trace::{Trace, TraceError};
 use sluicegate::Limit;
@@ -95,7 +96,8 @@ impl std::error::Error for ReplayError {}
 /// Replays a trace and writes a decision for each of its calls. How many there were.
 ///
 /// # Errors
-/// At the first row that is not a call, after the decisions of the rows before it; or when writing fails.
+/// At the first row that is not a call, after the decisions of the rows before it; or when writing
+/// fails.
 pub fn run(mut replay: Replay, input: impl Read, output: impl Write) -> Result<u64, ReplayError> {
     let mut trace = Trace::open(input).map_err(ReplayError::Trace)?;
     let mut decisions = Decisions::new(output);
@@ -149,7 +151,8 @@ impl<W: Write> Decisions<W> {
     }
 }
 
-/// `1,5,4,,60000000,0`: as [`HEADER`] says; `retry_after_us` is empty when allowed and `never` when never.
+/// `1,5,4,,60000000,0`: as [`HEADER`] says; `retry_after_us` is empty when allowed and `never` when
+/// never.
 fn write_row(out: &mut Vec<u8>, decision: &Decision) {
     let mut digits = itoa::Buffer::new();
     let mut field = |out: &mut Vec<u8>, number: u64| {

@@ -24,7 +24,7 @@ pub struct Report<'a> {
     pub tried: Vec<Tried>,
 }
 
-/// A limit, or several that must all agree, and what came of it.
+/// A limit or a list of limits, and its result.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// What it is called.
@@ -35,15 +35,10 @@ pub struct Tried {
     pub outcome: Outcome,
 }
 
-/// Limits that must all agree as text: `A + B`.
-pub fn limits_text(limits: &[Limit]) -> String {
-    limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ")
-}
-
 impl Tried {
     /// The limits as text: `A + B`.
     pub fn limits_text(&self) -> String {
-        limits_text(&self.limits)
+        Limit::list_text(&self.limits)
     }
 
     /// The limit that was exceeded most in some stretch, with the most that was allowed there.
@@ -65,7 +60,8 @@ impl<'a> Report<'a> {
         Report { source, simulation, crowd, tried: Vec::new() }
     }
 
-    /// Tries limits, each under its label. `tell` hears from time to time how many more calls are decided.
+    /// Tries limits, each under its label. `tell` hears from time to time how many more calls are
+    /// decided.
     ///
     /// # Errors
     /// When limits do not go together.

@@ -1,4 +1,5 @@
-//! The classic scenarios that limits are written for: each a limit, some calls, and what they should meet.
+//! The classic scenarios that limits are written for: each a limit, some calls, and what they
+//! should meet.
 //!
 //! Tests run them, and the example `scenarios` shows them.
 
@@ -90,7 +91,7 @@ pub fn all() -> Vec<Scenario> {
         Scenario {
             wish: "a worker takes one job each 100 ms, and ten may wait their turn",
             limit: "pacer 10/s queue=10",
-            shows: "eleven calls at once are told to wait 0, 100, ... 1000 ms; the twelfth is turned away",
+            shows: "eleven simultaneous calls get delays of 0, 100, ... 1000 ms; the twelfth is denied",
             calls: burst(NOON, "worker", 13, 11).collect(),
         },
         Scenario {

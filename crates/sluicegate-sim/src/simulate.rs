@@ -1,7 +1,8 @@
 //! What limits do to traffic: every call is decided by the core, and the outcome is measured.
 //!
-//! A [`Simulation`] looks at the traffic once; each [`run`](Simulation::run) then tries one limit, or several that must
-//! all agree, on the same calls. An allowed call counts when it acts, which for a pacer is after its delay.
+//! A [`Simulation`] looks at the traffic once; each [`run`](Simulation::run) then tries one limit,
+//! or several that must all agree, on the same calls. An allowed call counts when it acts, which
+//! for a pacer is after its delay.
 
 mod by_key;
 pub mod crowd;
@@ -69,13 +70,15 @@ pub struct Outcome {
     pub allowed_cost: u64,
     /// The most calls of one key that were denied without one allowed in between.
     pub longest_denials: Longest<u64>,
-    /// The longest wait that a caller was told, before trying again or before acting.
+    /// The longest `retry_after` or delay that a caller received.
     pub longest_wait: Longest<Span>,
-    /// The most calls denied, of all keys together, in any stretch as long as the first limit's period.
+    /// The most calls denied, of all keys together, in any stretch as long as the first limit's
+    /// period.
     pub peak: Longest<u64>,
     /// When the last allowed call acted.
     pub last_act: Time,
-    /// For each limit the most that one key was allowed in any stretch as long as the limit's period.
+    /// For each limit the most that one key was allowed in any stretch as long as the limit's
+    /// period.
     pub worst: Vec<Worst>,
     /// The cost allowed in each bar of the timeline.
     pub allowed_bars: Vec<u64>,
@@ -108,7 +111,7 @@ impl<T: Ord> Longest<T> {
 }
 
 impl<'a> Simulation<'a> {
-    /// Looks at the traffic. `focus` is the key to look at closely, the one that offers most unless said.
+    /// Simulates the traffic. `focus` is the key to record in detail; the default is the busiest.
     pub fn new(traffic: &'a Traffic, focus: Option<u32>) -> Simulation<'a> {
         let by_key = ByKey::new(traffic.calls(), traffic.keys());
         let keys: Vec<Offered> =
@@ -124,7 +127,8 @@ impl<'a> Simulation<'a> {
         Simulation { traffic, by_key, timeline, offered, keys, focus, has_costs }
     }
 
-    /// Lets pictures go on after the traffic until `end`: calls may still be waiting for their turn.
+    /// Lets pictures go on after the traffic until `end`: calls may still be waiting for their
+    /// turn.
     pub fn show_until(&mut self, end: Time) {
         let traffic = self.traffic;
         self.timeline = Timeline::round(traffic.clock(), traffic.first(), end.max(traffic.last()), BARS_MAX);
@@ -161,7 +165,8 @@ impl<'a> Simulation<'a> {
         self.focus
     }
 
-    /// Tries limits that must all agree. `tell` hears from time to time how many more calls are decided.
+    /// Tries limits that must all agree. `tell` hears from time to time how many more calls are
+    /// decided.
     ///
     /// # Errors
     /// When there is no limit, or one that has no place in a list.

@@ -28,11 +28,12 @@ pub struct Call<'a> {
 /// Reads the calls of a trace one after another.
 pub struct Trace<R> {
     records: Records<R>,
-    /// Whether the last row was no record, so that nobody knows where it ends.
+    /// Whether the last row was malformed, so that its end is unknown.
     is_stuck: bool,
 }
 
-/// Why a trace cannot be read on: one line with the line number, the value and what to write instead.
+/// Why a trace cannot be read on: one line with the line number, the value and what to write
+/// instead.
 #[derive(Debug)]
 pub enum TraceError {
     /// The input could not be read.
@@ -119,8 +120,9 @@ impl<R: Read> Trace<R> {
         }
     }
 
-    /// Passes over the row that [`Trace::next_call`] has just refused, so that the next one can be asked for. A row
-    /// whose quotes are wrong is taken to end with its line: then a forgotten quote costs one row and not all others.
+    /// Passes over the row that [`Trace::next_call`] has just refused, so that the next one can be
+    /// asked for. A row whose quotes are wrong is taken to end with its line: then a forgotten
+    /// quote costs one row and not all others.
     ///
     /// # Errors
     /// When the input cannot be read.
@@ -148,7 +150,7 @@ fn call<'a>(record: &Record<'a>) -> Result<Call<'a>, TraceError> {
     let cost = number("cost", cost, u64::from(COUNT_MAX))
         .map_err(|problem| bad(problem, "use a whole number from 0 to 1000000000"))?;
     if key.len() > KEY_LEN_MAX {
-        let problem = format!("a key of {} bytes is above the most, {KEY_LEN_MAX}", key.len());
+        let problem = format!("a key of {} bytes is above the maximum, {KEY_LEN_MAX}", key.len());
         return Err(bad(problem, "shorten it, or use a hash of it"));
     }
     // Cannot be cut: both are within the bounds just checked.

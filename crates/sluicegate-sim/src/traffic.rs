@@ -1,7 +1,8 @@
-//! Traffic: calls in the order in which a limiter would meet them, from a workload, a trace or a log.
+//! Traffic: calls in the order in which a limiter would meet them, from a workload, a trace or a
+//! log.
 //!
-//! It is held in memory, 16 bytes a call and each key once, so that several limits can be tried on the same calls, and
-//! so that the pictures know from the start how long it lasts.
+//! It is held in memory, 16 bytes a call and each key once, so that several limits can be tried on
+//! the same calls, and so that the pictures know from the start how long it lasts.
 
 mod clock;
 pub mod csv;
@@ -16,13 +17,14 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::io;
 
-/// The most calls unless told otherwise. Each takes [`BYTES_A_CALL`].
+/// The default maximum number of calls. Each takes [`BYTES_A_CALL`].
 pub const CALLS_MAX_DEFAULT: usize = 50_000_000;
-/// The most calls that can be allowed: their numbers fit in 32 bits, and the sum of their costs is below 2^62.
+/// The most calls that can be allowed: their numbers fit in 32 bits, and the sum of their costs is
+/// below 2^62.
 pub const CALLS_MAX: usize = 4_000_000_000;
 /// What a call takes while limits are tried on it, as `--help` and the docs say.
 pub const BYTES_A_CALL: usize = 36;
-/// So many broken lines are kept with what is wrong with them; the others are only counted.
+/// This many malformed lines are kept with their errors; the others are only counted.
 const BROKEN_KEPT: usize = 5;
 
 /// Earlier times are counted from zero rather than by the calendar: 1980.
@@ -64,7 +66,7 @@ pub struct Broken {
     pub first: Vec<BrokenLine>,
 }
 
-/// A line that is no call.
+/// A malformed line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokenLine {
     /// Counted from 1.
@@ -86,7 +88,7 @@ impl fmt::Display for BrokenLine {
 pub enum TrafficError {
     /// The input could not be read.
     Io(io::Error),
-    /// This line is no call, and every line has to be one.
+    /// This line is malformed, and malformed lines are not skipped.
     Line(BrokenLine),
     /// There are more calls than this.
     TooMany(usize),
@@ -168,7 +170,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Passes over a line that is no call, unless every line has to be one.
+    /// Skips a malformed line, unless every line must be a call.
     pub(crate) fn broken(&mut self, line: BrokenLine) -> Result<(), TrafficError> {
         if self.reading.strict {
             return Err(TrafficError::Line(line));
@@ -187,7 +189,8 @@ impl Collector {
         }
     }
 
-    /// Puts the calls in the order of their times, those of one time as they came, and counts those that were late.
+    /// Puts the calls in the order of their times, those of one time as they came, and counts those
+    /// that were late.
     pub(crate) fn sort(&mut self) {
         let mut latest = Time::EPOCH;
         for call in &self.traffic.calls {
@@ -199,13 +202,15 @@ impl Collector {
         }
     }
 
-    /// The traffic lasts at least from `from` up to but not including `end`, even if nobody calls all that time.
+    /// The traffic lasts at least from `from` up to but not including `end`, even if no call comes
+    /// in that time.
     pub(crate) fn lasts(&mut self, from: Time, end: Time) {
         let (earliest, latest) = self.extent.unwrap_or((from, end));
         self.extent = Some((earliest.min(from), latest.max(end)));
     }
 
-    /// Puts the calls of several sources in the order of their times, those of one time in the order of the sources.
+    /// Puts the calls of several sources in the order of their times, those of one time in the
+    /// order of the sources.
     pub(crate) fn merge(&mut self) {
         self.traffic.calls.sort_by_key(|call| call.at);
         self.number_keys();
@@ -267,7 +272,7 @@ impl Traffic {
         self.keys.get_index_of(name).and_then(|place| u32::try_from(place).ok())
     }
 
-    /// How its times are told.
+    /// How its times are printed.
     pub fn clock(&self) -> Clock {
         self.clock
     }

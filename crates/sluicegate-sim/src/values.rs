@@ -17,7 +17,7 @@ pub(crate) fn number(what: &str, digits: &[u8], most: u64) -> Result<u64, String
         |number: u64, byte: &u8| number.wrapping_mul(10).wrapping_add(u64::from(byte.wrapping_sub(b'0')));
     let number = if digits.len() > 19 { u64::MAX } else { digits.iter().fold(0, digit) };
     if number > most {
-        return Err(format!("{what} {} is above the most, {most}", shown(digits)));
+        return Err(format!("{what} {} is above the maximum, {most}", shown(digits)));
     }
     Ok(number)
 }

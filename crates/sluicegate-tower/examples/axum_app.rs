@@ -4,7 +4,7 @@
 //! cargo run -p sluicegate-tower --example axum_app
 //! ```
 //!
-//! It prints what to try. RateLimitEvent with curl:
+//! It prints what to try. With curl:
 //!
 //! ```text
 //! $ for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{http_code} ' localhost:3000/; done
@@ -15,15 +15,16 @@
 //! retry-after: 1
 //! ratelimit-policy: "home";q=1;w=1;sluice-burst=5
 //! ratelimit: "home";r=0;t=5
-//! content-length: 198
+//! content-length: 187
 //!
-//! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up","status":429,
-//!  "detail":"too many requests; come back in 1 second","violated-policies":["home"]}
-//! $ for i in 1 2 3; do curl -s -o /dev/null -w '%{http_code} ' -H 'x-api-key: harry' 'localhost:3000/report?big'; done
+//! {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",
+//!  "title":"Rate limit exceeded","status":429,"detail":"denied by `home`; retry in 1 s","violated-policies":["home"]}
+//! $ for i in 1 2 3; do curl -s -o /dev/null -w '%{http_code} ' -H 'x-api-key: acme' 'localhost:3000/report?big'; done
 //! 200 200 429
 //! $ curl -s localhost:3000/report
-//! {"type":"about:blank","title":"Bad Request","status":400,"detail":"the request does not say whom to charge"}
-//! $ curl -i -d alohomora localhost:3000/login
+//! {"type":"about:blank","title":"Bad Request","status":400,
+//!  "detail":"the request has no key to charge"}
+//! $ curl -i -d open-sesame localhost:3000/login
 //! HTTP/1.1 200 OK
 //! content-type: text/plain; charset=utf-8
 //! ratelimit-policy: "failed-logins";q=3;w=300
@@ -73,7 +74,7 @@ pub fn router() -> Result<Router, BuildError> {
 
 async fn login(password: String) -> (StatusCode, &'static str) {
     match password.as_str() {
-        "alohomora" => (StatusCode::OK, "welcome\n"),
+        "open-sesame" => (StatusCode::OK, "welcome\n"),
         _ => (StatusCode::UNAUTHORIZED, "no\n"),
     }
 }
@@ -87,13 +88,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "listening on http://{at}; try:
 
   for i in 1 2 3 4 5 6; do curl -i http://{at}/; done                          # the sixth is a 429
-  for i in 1 2 3; do curl -i -H 'x-api-key: harry' 'http://{at}/report?big'; done # the third is a 429
+  for i in 1 2 3; do curl -i -H 'x-api-key: acme' 'http://{at}/report?big'; done # the third is a 429
   curl -i http://{at}/report                                                   # no key: 400
-  for i in 1 2 3 4 5; do curl -i -d alohomora http://{at}/login; done          # as often as you like
+  for i in 1 2 3 4 5; do curl -i -d open-sesame http://{at}/login; done          # as often as you like
   for i in 1 2 3 4; do curl -i -d guess http://{at}/login; done                # the fourth is a 429
 "
     );
-    // Without `connect_info` nobody would know the addresses.
+    // Without `connect_info` the addresses would be unknown.
     axum::serve(listener, router()?.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! So many calls of a service at once, whatever kind of service it is: the layer, its service and the future of its responses.
+//! A limit on the calls in flight of any service: the layer, its service and its response future.
 
 use crate::future::take_once;
 use pin_project_lite::pin_project;
@@ -13,14 +13,14 @@ use std::task::{Context, Poll, ready};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// What services in tower fail with when layers have errors of their own.
+/// The error type of tower services whose layers have errors of their own.
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// Lets at most so many calls of a service be under way at once, and a bounded number wait for a place.
+/// Limits the calls in flight of a service, with a bounded queue of waiters.
 ///
-/// It is for any service, not only for HTTP: a database client, a gRPC channel, a queue. Where tower's `ConcurrencyLimit` lets as many wait
-/// as come, this one has a bounded queue and a longest wait, and its limit may move ([`Bulkhead::adaptive`]). A call that finds no place
-/// fails with [`BulkheadDenied`].
+/// It is for any service, not only HTTP: a database client, a gRPC channel, a queue. Unlike tower's
+/// `ConcurrencyLimit` it has a bounded queue and a maximum wait, and its limit may adapt
+/// ([`Bulkhead::adaptive`]). A call without a permit fails with [`BulkheadDenied`].
 ///
 /// ```
 /// use sluicegate_guard::Bulkhead;
@@ -42,21 +42,22 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The bulkhead is shared: clone the layer, serve many connections, and there are still so many places. A place is held from when the call
-/// begins until its future has ended or is dropped. Being ready takes none. For so many *of each key*, see [`crate::ConcurrencyLayer`]; for
-/// a breaker, a timeout and retries as well, [`crate::GuardLayer`].
+/// The bulkhead is shared by all clones of the layer and all connections. A permit is held from
+/// when the call begins until its future has ended or is dropped; being ready takes none. For a
+/// limit *per key* see [`crate::ConcurrencyLayer`]; for a breaker, a timeout and retries as well,
+/// [`crate::GuardLayer`].
 #[derive(Clone, Debug)]
 pub struct BulkheadLayer {
     bulkhead: Bulkhead,
 }
 
 impl BulkheadLayer {
-    /// A layer whose calls take the places of a bulkhead.
+    /// Creates a layer whose calls take permits of a bulkhead.
     pub fn new(bulkhead: Bulkhead) -> BulkheadLayer {
         BulkheadLayer { bulkhead }
     }
 
-    /// Its bulkhead: for what it tells, and to move its limit.
+    /// Returns the bulkhead, for its statistics or to change its limit.
     pub fn bulkhead(&self) -> &Bulkhead {
         &self.bulkhead
     }
@@ -78,7 +79,7 @@ pub struct BulkheadService<S> {
 }
 
 impl<S> BulkheadService<S> {
-    /// The service behind it.
+    /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
@@ -99,20 +100,20 @@ where
 
     #[inline]
     fn call(&mut self, request: Q) -> BulkheadFuture<S, Q> {
-        let mut enter = self.bulkhead.acquire();
-        if let Some(permit) = enter.try_now() {
+        let mut acquire = self.bulkhead.acquire();
+        if let Some(permit) = acquire.try_now() {
             let inner = self.inner.call(request);
             return BulkheadFuture { state: State::Calling { inner, permit: Some(permit) } };
         }
-        // The service that was ready is the one to call; its clone may not be.
+        // The service that is ready is the one to call; its clone may not be.
         let clone = self.inner.clone();
         let inner = mem::replace(&mut self.inner, clone);
-        BulkheadFuture { state: State::Entering { enter, parked: Some(Box::new((inner, request))) } }
+        BulkheadFuture { state: State::Acquiring { acquire, parked: Some(Box::new((inner, request))) } }
     }
 }
 
 pin_project! {
-    /// The response to come. Dropping it returns its place, or leaves the queue for one.
+    /// The future response. Dropping it releases its permit, or leaves the queue.
     #[must_use = "nothing more is done until this is awaited"]
     pub struct BulkheadFuture<S, Q>
     where
@@ -129,9 +130,9 @@ pin_project! {
     where
         S: Service<Q>,
     {
-        // The request is in a box, as it would make the future of every other large.
-        Entering { enter: AcquirePermit, parked: Option<Box<(S, Q)>> },
-        // Dropped in this order: what the call holds is gone when its place is free.
+        // Boxed, since the request would make every future large.
+        Acquiring { acquire: AcquirePermit, parked: Option<Box<(S, Q)>> },
+        // Dropped in this order: the call's resources are gone when its permit is free.
         Calling { #[pin] inner: S::Future, permit: Option<Permit> },
     }
 }
@@ -146,18 +147,18 @@ where
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.project().state;
         loop {
-            let (enter, parked) = match state.as_mut().project() {
+            let (acquire, parked) = match state.as_mut().project() {
                 Now::Calling { inner, permit } => {
                     let result = ready!(inner.poll(context));
                     let outcome = if result.is_ok() { Outcome::Success } else { Outcome::Failure };
                     take_once(permit).finish(outcome);
                     return Poll::Ready(result.map_err(Into::into));
                 }
-                Now::Entering { enter, parked } => (enter, parked),
+                Now::Acquiring { acquire, parked } => (acquire, parked),
             };
-            let entry = ready!(Pin::new(enter).poll(context));
+            let grant = ready!(Pin::new(acquire).poll(context));
             let (mut inner, request) = *take_once(parked);
-            match entry.into_result() {
+            match grant.into_result() {
                 Ok(permit) => state.set(State::Calling { inner: inner.call(request), permit: Some(permit) }),
                 Err(denial) => return Poll::Ready(Err(Box::new(BulkheadDenied { denial }))),
             }
@@ -165,14 +166,14 @@ where
     }
 }
 
-/// A call was not made, as there was no place for it.
+/// A call was denied by a bulkhead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BulkheadDenied {
     denial: Denial,
 }
 
 impl BulkheadDenied {
-    /// Why: the queue was full, or the wait too long.
+    /// Returns the reason: the queue was full, or the wait too long.
     pub fn denial(&self) -> Denial {
         self.denial
     }
@@ -180,7 +181,7 @@ impl BulkheadDenied {
 
 impl fmt::Display for BulkheadDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no permit in the bulkhead: {}", self.denial)
+        write!(f, "denied by the bulkhead: {}", self.denial)
     }
 }
 

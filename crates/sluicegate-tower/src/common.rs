@@ -1,8 +1,8 @@
-//! What layers with a key share: settings, the methods that set them, and a request's way to its
-//! answer.
+//! What the layers with a key share: settings, the methods that set them, and the path of a request
+//! to its answer.
 //!
-//! A layer is a [`Shared`]: these settings, its own (which [`Admit`] requests), and what writes its
-//! responses. An option for every layer is a field of [`Common`] and a method in
+//! A layer is a [`Shared`]: common settings, its own settings (which [`Admit`] requests), and a
+//! writer of responses. An option for every layer is a field of [`Common`] and a method in
 //! [`common_methods`].
 
 use crate::future::{Admission, Parked};
@@ -15,17 +15,17 @@ use std::mem;
 use std::sync::Arc;
 use tower_service::Service;
 
-/// What to do with a request that has no key because the client did not send one.
+/// What to do with a request whose client did not send a key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum OnMissingKey {
-    /// All of them share one key: none gets past the limit, and none is rejected.
+    /// All such requests share one key: none bypasses the limit, and none is rejected.
     #[default]
     Share,
     /// Rejected with 400.
     Reject,
-    /// Admitted without a limit: for keys that only some requests must have. A client that leaves
-    /// the key out is not limited.
+    /// Admitted without a limit, for keys that only some requests have. A client that omits the key
+    /// is not limited.
     Admit,
 }
 
@@ -61,20 +61,19 @@ pub(crate) struct Shared<M, R> {
     pub(crate) respond: R,
 }
 
-/// A request about which a backend is asked.
+/// A request for which a backend is asked.
 pub(crate) struct Call<'a> {
     pub(crate) head: &'a RequestHead<'a>,
-    /// `None` if the answer took time: the key is extracted again by what needs it.
+    /// `None` if the answer was not immediate; then the key is extracted again if needed.
     pub(crate) key: Option<&'a RequestKey<'a>>,
     pub(crate) cost: u64,
 }
 
-/// How a layer admits requests: a layer's own settings, with the backend among them.
+/// How a layer admits requests: its own settings, including the backend.
 pub(crate) trait Admit<R>: Sized {
-    /// What the backend answers.
+    /// The answer of the backend.
     type Answer;
-    /// What a request holds once it is admitted. The default is held by a request that is not
-    /// limited.
+    /// What an admitted request holds. The default is for a request that is not limited.
     type Admitted: Default;
 
     /// Asks the backend.
@@ -89,17 +88,17 @@ pub(crate) trait Admit<R>: Sized {
     where
         R: Respond<B>;
 
-    /// Whether a request that must have a key, and has none, is rejected.
+    /// Returns `true` if a request without a key is rejected, where it must have one.
     fn rejects(&self, _head: &RequestHead<'_>, _missing: MissingKey) -> bool {
         true
     }
 }
 
-/// What becomes of a request.
+/// The next step of a request.
 enum Next<B, A, T> {
     Serve(A),
     Respond(Response<B>),
-    /// The answer takes time.
+    /// The answer is not immediate.
     Wait(crate::future::Later<T>, u64),
 }
 
@@ -108,7 +107,7 @@ impl<M, R> Shared<M, R> {
         Shared { common: Common::default(), settings, respond }
     }
 
-    /// The same settings with other responses.
+    /// Returns these settings with another writer of responses.
     pub(crate) fn responding<T>(&self, respond: T) -> Arc<Shared<M, T>>
     where
         M: Clone,
@@ -116,8 +115,8 @@ impl<M, R> Shared<M, R> {
         Arc::new(Shared { common: self.common.clone(), settings: self.settings.clone(), respond })
     }
 
-    /// The response to a request that does not reach the service. `violated` is the name of the
-    /// policy, quoted.
+    /// Returns the response to a request that is not served. `violated` is the quoted name of the
+    /// policy.
     #[cold]
     pub(crate) fn reject<B>(&self, reason: Reason, violated: String, head: &RequestHead<'_>) -> Response<B>
     where
@@ -128,7 +127,7 @@ impl<M, R> Shared<M, R> {
 }
 
 impl<M: Admit<R>, R> Shared<M, R> {
-    /// Asks about a request, and calls the service or not.
+    /// Asks the backend, then calls the service or responds.
     #[inline]
     pub(crate) fn call<S, Q, B>(
         self: &Arc<Self>,
@@ -139,13 +138,13 @@ impl<M: Admit<R>, R> Shared<M, R> {
         S: Service<Request<Q>, Response = Response<B>> + Clone,
         R: Respond<B>,
     {
-        // The service is called in one place only: a request and a future are large, and are copied
-        // less often so.
+        // The service is called in one place only: requests and futures are large, and this copies
+        // them less often.
         let admitted = match self.decide(&RequestHead::of(&request)) {
             Next::Serve(admitted) => admitted,
             Next::Respond(response) => return Admission::GuardDenial { response: Some(response) },
             Next::Wait(answer, cost) => {
-                // The service that was ready is the one to call; its clone may not be.
+                // The service that is ready is the one to call; its clone may not be.
                 let clone = service.clone();
                 let inner = mem::replace(service, clone);
                 let parked = Parked { inner, request, shared: Arc::clone(self), cost };
@@ -164,8 +163,8 @@ impl<M: Admit<R>, R> Shared<M, R> {
         if skip.as_ref().is_some_and(|is_skipped| is_skipped(head)) {
             return Next::Serve(M::Admitted::default());
         }
-        // The key stays where it was written: to copy what was just written in small pieces takes
-        // longer than to write it.
+        // The key stays in place: copying a value just written in small pieces is slower than
+        // writing it.
         let extracted = key.extract(head);
         let key = match &extracted {
             Ok(key) => key,
@@ -198,7 +197,7 @@ impl<M: Admit<R>, R> Shared<M, R> {
     }
 }
 
-/// A denial without the store is no denial of the limit: the limit is not used up.
+/// Returns an error for a denial made without the store: the limit itself is not exhausted.
 pub(crate) fn require_backend(answer: &Answer) -> Result<(), BackendError> {
     if answer.source() == Source::Denied {
         return Err(StoreFailure::Unavailable("the limiter fails closed".to_owned()).into());
@@ -206,20 +205,20 @@ pub(crate) fn require_backend(answer: &Answer) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// The methods of every layer and service. Both have their [`Shared`] in the field `shared`, with the
-/// layer's own settings as `Settings<L>`.
+/// The methods of every layer and service. Both have their [`Shared`] in the field `shared`, with
+/// the layer's own settings as `Settings<L>`.
 macro_rules! common_methods {
     ($layer:ident, $backend:ident, $service:ident) => {
         impl<L: $backend + Clone + 'static, R: Clone> $layer<L, R> {
-            /// The key of a request: one of [`crate::key`], or two of them in a tuple. The default
-            /// is the peer's address, [`crate::key::peer_ip`].
+            /// Sets the key of a request: one of [`crate::key`], or a tuple of two. The default is
+            /// the peer's address, [`crate::key::peer_ip`].
             #[must_use]
             pub fn key(mut self, key: impl $crate::key::KeyExtractor + 'static) -> Self {
                 self.shared_mut().common.key = Arc::new(key);
                 self
             }
 
-            /// What to do when the client did not send what the key is made of. The default is
+            /// Sets what happens if the client did not send the key. The default is
             /// [`OnMissingKey::Share`](crate::OnMissingKey::Share).
             #[must_use]
             pub fn on_missing_key(mut self, what: $crate::OnMissingKey) -> Self {
@@ -227,8 +226,8 @@ macro_rules! common_methods {
                 self
             }
 
-            /// The cost of a request; the default is 1. A request of cost 0 is always admitted, and
-            /// charged nothing.
+            /// Sets the cost of a request; the default is 1. A request of cost 0 is always admitted
+            /// and charged nothing.
             #[must_use]
             pub fn cost(
                 mut self,
@@ -238,8 +237,8 @@ macro_rules! common_methods {
                 self
             }
 
-            /// Requests that are not limited, such as health checks: they are admitted, and no
-            /// observer sees them.
+            /// Exempts requests, such as health checks, from the limit. They are not reported to
+            /// the observer.
             #[must_use]
             pub fn skip(
                 mut self,
@@ -249,7 +248,7 @@ macro_rules! common_methods {
                 self
             }
 
-            /// The name of the policy in header fields and problem details; the default is
+            /// Sets the name of the policy in header fields and problem details; the default is
             /// `default`. Layers that a request passes one after another should have different
             /// names.
             #[must_use]
@@ -258,14 +257,14 @@ macro_rules! common_methods {
                 self
             }
 
-            /// Writes every response of the layer's own as a gRPC status. For tonic; in front of
-            /// services with other bodies gRPC calls get one without this.
+            /// Writes the layer's own responses as gRPC statuses. Needed for tonic; with other body
+            /// types gRPC calls get them anyway.
             #[must_use]
             pub fn grpc(self) -> $layer<L, $crate::GrpcStatus> {
                 $layer { shared: self.shared.responding($crate::GrpcStatus) }
             }
 
-            /// Has a closure write the response to a request that does not reach the service; see
+            /// Uses a closure to write the responses to requests that are not served; see
             /// [`RespondWith`](crate::RespondWith). The layer adds its header fields.
             #[must_use]
             pub fn respond_with<B, F>(self, respond: F) -> $layer<L, $crate::RespondWith<F>>
@@ -275,7 +274,7 @@ macro_rules! common_methods {
                 $layer { shared: self.shared.responding($crate::RespondWith::new(respond)) }
             }
 
-            /// To change this layer alone, and none that was cloned or made a service before.
+            /// For changes to this layer only, not to its clones or to services it has made.
             fn shared_mut(&mut self) -> &mut Shared<Settings<L>, R> {
                 Arc::make_mut(&mut self.shared)
             }
@@ -297,7 +296,7 @@ macro_rules! common_methods {
         }
 
         impl<S, L, R> $service<S, L, R> {
-            /// The service behind it.
+            /// Returns the inner service.
             pub fn get_ref(&self) -> &S {
                 &self.inner
             }

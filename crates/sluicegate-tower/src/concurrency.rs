@@ -1,8 +1,8 @@
-//! At most a number of requests in flight, for each key.
+//! A limit on the requests in flight, per key.
 //!
-//! `layer.rs` is the settings, `service.rs` the service, `future.rs` its response, `body.rs` a
-//! response's body that holds the request's lease until it has ended. What it shares with other
-//! layers is in `common.rs`.
+//! `layer.rs` has the settings, `service.rs` the service, `future.rs` its response, `body.rs` a
+//! response body that holds the request's lease until it ends. What it shares with other layers is
+//! in `common.rs`.
 
 mod body;
 mod future;

@@ -1,5 +1,5 @@
 //! The first part of every layer's response future: until the service serves the request. Written
-//! by hand, so that an answer of memory costs no box.
+//! by hand, so that an answer from memory needs no box.
 
 use crate::common::{Admit, Call, Shared};
 use crate::rejection::Respond;
@@ -11,26 +11,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
-/// An answer that takes time.
+/// An answer that is not immediate.
 pub(crate) type Later<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 pin_project! {
-    /// A request on its way to the service, or back.
+    /// A request that waits for its answer, is served, or is rejected.
     #[project = AdmissionProjection]
     pub(crate) enum Admission<S, Q, B, M, R>
     where
         S: Service<Request<Q>>,
         M: Admit<R>,
     {
-        // The request is in a box, as it would make the future of every other large.
+        // Boxed, since the request would make every future large.
         Waiting { answer: Later<M::Answer>, parked: Option<Box<Parked<S, Q, M, R>>> },
-        // Dropped in this order: what the service holds is gone when the permit is free.
+        // Dropped in this order: the service's resources are gone when the permit is free.
         Serving { #[pin] inner: S::Future, admitted: M::Admitted },
         GuardDenial { response: Option<Response<B>> },
     }
 }
 
-/// A request that waits for its answer, with the service that was ready for it.
+/// A request that waits for its answer, with the service that is ready for it.
 pub(crate) struct Parked<S, Q, M, R> {
     pub(crate) inner: S,
     pub(crate) request: Request<Q>,
@@ -38,11 +38,11 @@ pub(crate) struct Parked<S, Q, M, R> {
     pub(crate) cost: u64,
 }
 
-/// A request whose answer is there.
+/// A request with its answer.
 pub(crate) enum Answered<'a, F, A, B> {
-    /// It is served, and holds this. The response goes by without being copied.
+    /// It is served, and holds this. The response is not copied.
     Serving(Pin<&'a mut F>, &'a mut A),
-    /// Its response.
+    /// It is not served; this is its response.
     GuardDenial(Response<B>),
 }
 
@@ -52,7 +52,7 @@ where
     M: Admit<R>,
     R: Respond<B>,
 {
-    /// Waits for the answer. Ready again each time it is polled while the request is served.
+    /// Waits for the answer. While the request is served, it is ready whenever it is polled.
     #[inline]
     pub(crate) fn poll_answered<'a>(
         mut self: Pin<&'a mut Self>,
@@ -71,15 +71,15 @@ where
         Poll::Ready(match self.project() {
             AdmissionProjection::Serving { inner, admitted } => Answered::Serving(inner, admitted),
             AdmissionProjection::GuardDenial { response } => Answered::GuardDenial(take_once(response)),
-            AdmissionProjection::Waiting { .. } => unreachable!("it has its answer"),
+            AdmissionProjection::Waiting { .. } => unreachable!("the answer is set above"),
         })
     }
 }
 
-/// Takes what a future gives away once.
+/// Takes the value that a future returns once.
 pub(crate) fn take_once<T>(once: &mut Option<T>) -> T {
     match once.take() {
         Some(value) => value,
-        None => panic!("a future must not be polled take_once after it has given its response"),
+        None => panic!("future polled after completion"),
     }
 }

@@ -1,7 +1,8 @@
 //! A guard around a service: breaker, bulkhead, timeout and retries for requests.
 //!
-//! This is the layer and its settings; `guard/tries.rs` makes the tries of a request, `guard/judge.rs` says how they went,
-//! `guard/fallback.rs` is what is given instead, and `guard/service.rs` is the service and the future of its responses.
+//! This file has the layer and its settings, `guard/attempts.rs` makes the attempts of a request,
+//! `guard/classify.rs` classifies their responses, `guard/fallback.rs` is the fallback, and
+//! `guard/service.rs` has the service and its response future.
 
 mod attempts;
 mod classify;
@@ -20,7 +21,8 @@ use std::fmt;
 use std::sync::Arc;
 use tower_layer::Layer;
 
-/// Stands between requests and a service that may fail: for clients, and for servers in front of what is slow.
+/// Protects callers from a service that may fail or slow down: in clients, and in servers in front
+/// of slow routes.
 ///
 /// ```
 /// use sluicegate_guard::Guard;
@@ -36,20 +38,22 @@ use tower_layer::Layer;
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 ///
-/// A request that is refused or takes too long gets an answer: 503 with `Retry-After` from the breaker and the bulkhead, 504 when the time
-/// was up. Errors of the service itself stay what they are. The guard is shared: clone a layer, add it to many routes, serve
-/// many connections, and there is still one breaker and one bulkhead.
+/// A request that is denied or times out gets a response: 503 with `Retry-After` from the breaker
+/// and the bulkhead, 504 for a timeout. Errors of the service itself are passed on. The guard is
+/// shared by all clones of the layer, all its routes and all connections.
 ///
-/// A response with a status of 500 or more is a failure, and so is an error of the service; see [`GuardLayer::classify`]. A place is held until
-/// the head of the response is there, not until its body has ended: [`crate::ConcurrencyLayer`] holds its own for so long. Being ready takes
-/// no place, and neither does a future that nobody has polled.
+/// A response with a status of 500 or more is a failure, and so is an error of the service; see
+/// [`GuardLayer::classify`]. A permit is held until the head of the response is ready, not until
+/// its body ends, as a lease of [`crate::ConcurrencyLayer`] is. Being ready takes no permit, and
+/// neither does a future that has not been polled.
 ///
-/// Requests are not tried again unless [`GuardLayer::retry_with`] says how to make a copy of one.
+/// Requests are retried only if [`GuardLayer::retry_with`] can copy them.
 ///
-/// It is for HTTP, gRPC included: a service of something else has no response that could say no, and its errors are its own. Around such
-/// a one put [`Guard::call`] itself, which gives a [`sluicegate_guard::guard::Failure`].
+/// It is for HTTP, including gRPC: other services have no response for a denial, and errors of
+/// their own type. Call those with [`Guard::call`], which returns a
+/// [`sluicegate_guard::guard::Failure`].
 pub struct GuardLayer<R = ProblemDetails, C = NoRetry, F = NoFallback> {
-    /// All there is, as axum has a layer make its service anew with every request.
+    /// Behind one pointer, since axum makes a new service per request.
     shared: Arc<Shared<R, C, F>>,
 }
 
@@ -58,14 +62,14 @@ pub struct GuardLayer<R = ProblemDetails, C = NoRetry, F = NoFallback> {
 struct Shared<R, C, F> {
     guard: Guard,
     classify: ResponseClassifier,
-    /// Writes the answer to a request that was refused or took too long.
+    /// Writes the response to a request that was denied or timed out.
     respond: R,
     copy: C,
     fallback: F,
 }
 
 impl GuardLayer {
-    /// A layer that calls the service through a guard.
+    /// Creates a layer that calls the service through a guard.
     pub fn new(guard: Guard) -> GuardLayer {
         let shared = Shared {
             guard,
@@ -79,11 +83,12 @@ impl GuardLayer {
 }
 
 impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
-    /// How a response counts, by its status and header fields. Unless told otherwise a status of 500 or more is a failure, and so is a gRPC
-    /// status in the header fields that stands for one: `UNKNOWN`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNAVAILABLE` and `DATA_LOSS`. An
-    /// error of the service is always one.
+    /// Classifies a response by its status and header fields. By default a status of 500 or more is
+    /// a failure, and so is a gRPC status in the header fields that corresponds to one: `UNKNOWN`,
+    /// `DEADLINE_EXCEEDED`, `INTERNAL`, `UNAVAILABLE` and `DATA_LOSS`. An error of the service is
+    /// always a failure.
     ///
-    /// Failures are what the breaker counts and retries and fallbacks are for. It must not take long.
+    /// The breaker counts failures; retries and fallbacks apply to them. The closure must be fast.
     #[must_use]
     pub fn classify(
         self,
@@ -95,8 +100,8 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
         })
     }
 
-    /// How to make a copy of a request, so that the guard's retries hold for it. `None` for one that must not be made twice, such as an
-    /// order.
+    /// Sets how to copy a request, so that the guard's retries apply to it. Return `None` for a
+    /// request that must not be made twice, such as an order.
     ///
     /// ```
     /// use http::{Method, Request};
@@ -109,7 +114,8 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     /// # Ok::<(), sluicegate_guard::BuildError>(())
     /// ```
     ///
-    /// It is asked for a copy before each try, as a request is gone once it was sent. Each further try asks the service whether it is ready.
+    /// The closure runs before each attempt, since a request is consumed when it is sent. A retry
+    /// waits until the service is ready.
     #[must_use]
     pub fn retry_with<Q, K>(self, copy: K) -> GuardLayer<R, RetryWith<K>, F>
     where
@@ -119,18 +125,20 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
         GuardLayer::of(Shared { guard, classify, respond, copy: RetryWith::new(copy), fallback })
     }
 
-    /// Has a closure write the answer to a request that was refused or took too long. `Retry-After` is added to it. Of a request that took
-    /// too long it sees the method, the target and the content type.
+    /// Uses a closure to write the response to a request that was denied or timed out;
+    /// `Retry-After` is added. Of a request that timed out, the closure sees the method, the target
+    /// and the content type.
     #[must_use]
     pub fn respond_with<B, K>(self, respond: K) -> GuardLayer<RespondWith<K>, C, F>
     where
         K: Fn(&Rejection<'_>) -> Response<B> + Send + Sync,
     {
-        self.answering(RespondWith::new(respond))
+        self.responding(RespondWith::new(respond))
     }
 
-    /// Has a closure give a response instead when all tries have failed, took too long or were refused: yesterday's prices, an empty
-    /// list. It is given as it is, without `Retry-After`. Of a request that was sent it sees the method, the target and the content type.
+    /// Uses a closure to respond when all attempts failed, timed out or were denied: yesterday's
+    /// prices, an empty list. The response is sent as it is, without `Retry-After`. Of a request
+    /// that was sent, the closure sees the method, the target and the content type.
     ///
     /// ```
     /// use http::Response;
@@ -142,9 +150,10 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
     /// # Ok::<(), sluicegate_guard::BuildError>(())
     /// ```
     ///
-    /// The guard counts and tells of it as of its own fallbacks, and at most
-    /// [`max_fallbacks`](sluicegate_guard::guard::GuardBuilder::max_fallbacks) are under way at once: when even they hang, the rest is answered as without
-    /// a fallback. What it has to look up elsewhere and wait for is better a service of its own.
+    /// The guard counts and reports it as one of its own fallbacks. At most
+    /// [`max_fallbacks`](sluicegate_guard::guard::GuardBuilder::max_fallbacks) run at once; a
+    /// request beyond that gets the response it would get without a fallback. A fallback that has
+    /// to wait for other services is better a service of its own.
     #[must_use]
     pub fn fallback<B, K>(self, respond: K) -> GuardLayer<R, C, RespondWith<K>>
     where
@@ -155,13 +164,14 @@ impl<R: Clone, C: Clone, F: Clone> GuardLayer<R, C, F> {
         GuardLayer::of(Shared { guard, classify, respond: reject, copy, fallback })
     }
 
-    /// Answers with a gRPC status. For tonic; services with other bodies answer gRPC calls so by themselves.
+    /// Responds with a gRPC status. Needed for tonic; with other body types gRPC calls get one
+    /// anyway.
     #[must_use]
     pub fn grpc(self) -> GuardLayer<GrpcStatus, C, F> {
-        self.answering(GrpcStatus)
+        self.responding(GrpcStatus)
     }
 
-    fn answering<T>(self, respond: T) -> GuardLayer<T, C, F> {
+    fn responding<T>(self, respond: T) -> GuardLayer<T, C, F> {
         let Shared { guard, classify, copy, fallback, .. } = Arc::unwrap_or_clone(self.shared);
         GuardLayer::of(Shared { guard, classify, respond, copy, fallback })
     }

@@ -1,20 +1,19 @@
-//! Keys: whom a request is charged to.
+//! Keys: the client or resource that a request is charged to.
 //!
 //! ```
 //! # use sluicegate::Limiter;
 //! # use sluicegate_tower::{RateLimitLayer, key};
 //! # let layer = || RateLimitLayer::new(Limiter::new("sliding-log 5/60s").unwrap());
-//! layer().key(key::peer_ip()); //                                   who is connected
-//! layer().key(key::forwarded_ip(1)); //                             who is connected to the one proxy in front
-//! layer().key(key::header("x-api-key")); //                         what the client says it is
-//! layer().key(key::path()); //                                      what is asked for
+//! layer().key(key::peer_ip()); //                                   the peer
+//! layer().key(key::forwarded_ip(1)); //                             the client of the one proxy in front
+//! layer().key(key::header("x-api-key")); //                         a header field
+//! layer().key(key::path()); //                                      the path
 //! layer().key((key::peer_ip(), key::path())); //                    both
-//! layer().key(key::from_fn(|head| Some(head.uri.host()?.into()))); // whatever else
+//! layer().key(key::from_fn(|head| Some(head.uri.host()?.into()))); // anything else
 //! ```
 //!
-//! A key is checked as it is: an API key that nobody has verified is whatever a client makes up,
-//! and a client who makes up a new one each time is a new client each time. Put such a layer behind
-//! the one that verifies, or limit by address too.
+//! Keys are not verified: a client can invent a new API key per request, and so be a new client
+//! each time. Put such a layer behind the one that authenticates, or limit by address too.
 
 mod address;
 mod forwarded;
@@ -28,13 +27,12 @@ use sluicegate::{Key, KeyWriter};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// Finds the key of a request. There are ready-made ones in this module; [`from_fn`] makes one of a
-/// closure.
+/// Extracts the key of a request. This module has the usual ones; [`from_fn`] uses a closure.
 pub trait KeyExtractor: Send + Sync {
-    /// The key, or why there is none.
+    /// Returns the key, or why there is none.
     ///
     /// # Errors
-    /// When the request has no such thing.
+    /// If the request has no key.
     fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey>;
 }
 
@@ -42,16 +40,15 @@ pub trait KeyExtractor: Send + Sync {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// The client did not send it, or nothing that can be read. What happens then is a choice:
-    /// [`crate::OnMissingKey`].
+    /// The client did not send it, or sent nothing readable. [`crate::OnMissingKey`] says what
+    /// happens then.
     Absent,
-    /// The server did not provide it: a mistake in the set-up, told in these words. The request is
-    /// answered with 500, as one limit for all clients together would look fine until there are
-    /// many of them.
+    /// The server did not provide it: a misconfiguration, described by this text. The request gets
+    /// a 500, since one limit shared by all clients would look fine until there are many of them.
     NotProvided(&'static str),
 }
 
-/// Whom a request is charged to: an address, text, a number, or two of these.
+/// The key of a request: an address, text, a number, or a pair of these.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestKey<'a> {
     first: Part<'a>,
@@ -68,22 +65,22 @@ enum Part<'a> {
 }
 
 impl<'a> RequestKey<'a> {
-    /// The one key of all requests that have none.
+    /// The key shared by all requests without one.
     pub const SHARED: RequestKey<'static> = RequestKey { first: Part::Shared, second: None };
 
-    /// An address as it is. [`peer_ip`] and its like make one of a whole network.
+    /// An address as it is. [`peer_ip`] and its variants use the network of an IPv6 address.
     #[inline]
     pub fn address(address: IpAddr) -> RequestKey<'a> {
         Part::Address(address.to_canonical()).into()
     }
 
-    /// Text or other bytes; empty ones are no key of their own, but [`RequestKey::SHARED`].
+    /// Text or other bytes. Empty ones are [`RequestKey::SHARED`].
     pub fn bytes(bytes: impl Into<Cow<'a, [u8]>>) -> RequestKey<'a> {
         let bytes = bytes.into();
         if bytes.is_empty() { RequestKey::SHARED } else { Part::Bytes(bytes).into() }
     }
 
-    /// A number, such as that of a user.
+    /// A number, such as a user id.
     pub fn number(number: u64) -> RequestKey<'a> {
         Part::Number(number).into()
     }
@@ -92,7 +89,7 @@ impl<'a> RequestKey<'a> {
         RequestKey { first: self.into_part(), second: Some(other.into_part()) }
     }
 
-    /// A pair becomes a part of a pair; this is the only place where a key takes memory.
+    /// A pair within a pair is the only key that allocates.
     fn into_part(self) -> Part<'a> {
         match self.second {
             None => self.first,
@@ -138,7 +135,7 @@ impl From<IpAddr> for RequestKey<'_> {
     }
 }
 
-/// The key that the library makes of the same value: an address of a request is the key of
+/// Equals the library's key of the same value: the address of a request is the key of
 /// `limiter.check(address)`.
 impl Key for RequestKey<'_> {
     #[inline]
@@ -179,11 +176,10 @@ impl KeyExtractor for Everyone {
     }
 }
 
-/// The value of a header field. A request in which it is missing, empty or there several times has
-/// no key.
+/// The value of a header field. A request in which it is missing, empty or repeated has no key.
 ///
 /// # Panics
-/// When the name is not that of a header field: lower case letters, digits and dashes.
+/// If the name is not a valid header field name in lower case.
 pub fn header(name: &'static str) -> impl KeyExtractor {
     ByHeader(HeaderName::from_static(name))
 }
@@ -196,8 +192,8 @@ impl KeyExtractor for ByHeader {
     }
 }
 
-/// The path, as it is at this layer and as the client wrote it: `/a` and `/%61` are two. The query
-/// does not belong to it.
+/// The path as the client wrote it and as this layer sees it: `/a` and `/%61` are different. The
+/// query is not part of it.
 pub fn path() -> impl KeyExtractor {
     ByPath
 }
@@ -210,8 +206,8 @@ impl KeyExtractor for ByPath {
     }
 }
 
-/// The route that matched, such as `/users/{id}`: one key for all users, where [`path`] would have
-/// one for each. A router knows it only in layers added with `route_layer`, or to a handler.
+/// The matched route, such as `/users/{id}`: one key for all users, where [`path`] has one per
+/// user. Available only to layers added with `route_layer`, or to a handler.
 #[cfg(feature = "axum")]
 pub fn route() -> impl KeyExtractor {
     ByRoute
@@ -230,7 +226,7 @@ impl KeyExtractor for ByRoute {
     }
 }
 
-/// Whatever a closure finds; `None` is a request without a key.
+/// The key that a closure returns; `None` if there is none.
 pub fn from_fn<F>(find: F) -> impl KeyExtractor
 where
     F: for<'a> Fn(&RequestHead<'a>) -> Option<RequestKey<'a>> + Send + Sync,
@@ -249,7 +245,7 @@ where
     }
 }
 
-/// Two keys are one: each address on each path, say. A request that lacks either has none.
+/// A pair of keys, such as each address on each path. A request that lacks either has none.
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
     fn extract<'a>(&'a self, head: &RequestHead<'a>) -> Result<RequestKey<'a>, MissingKey> {
         Ok(self.0.extract(head)?.with(self.1.extract(head)?))
@@ -262,7 +258,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn keys_of_two_parts_never_fall_together() {
+    fn pairs_of_keys_never_collide() {
         let pair = |one: &'static str, other: &'static str| RequestKey::from(one).with(other.into());
         let keys = [
             pair("ab", "c"),

@@ -1,8 +1,8 @@
-//! A limit in front of a service, for each key.
+//! A rate limit per key in front of a service.
 //!
-//! `layer.rs` is the settings, `service.rs` the service, `future.rs` its response; `admitted.rs`
-//! asks the limiter and settles what was charged, `after.rs` says how much that is, `fields.rs`
-//! writes header fields, `observe.rs` is what an observer sees. What it shares with other layers is
+//! `layer.rs` has the settings, `service.rs` the service, `future.rs` its response; `admitted.rs`
+//! asks the limiter and settles charges, `settle.rs` says how much stays charged, `fields.rs`
+//! writes header fields, `event.rs` is what an observer sees. What it shares with other layers is
 //! in `common.rs`.
 
 mod admitted;

@@ -1,4 +1,4 @@
-//! Answers that the layer gives itself, in place of the service behind it.
+//! Responses that a layer writes itself, in place of the service.
 
 mod grpc;
 mod problem;
@@ -16,37 +16,37 @@ use sluicegate_guard::guard::GuardDenial;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a request does not reach the service.
+/// Why a request is not served.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The limit is used up.
+    /// The limit denied it.
     Denied(Decision),
-    /// The request has no key, and such requests are refused.
+    /// The request has no key, and such requests are rejected.
     MissingKey,
-    /// A mistake in the set-up, with what to do about it.
+    /// The layer is misconfigured; the text says what to do.
     Misconfigured(String),
-    /// The backend gave no answer, as when its store is unavailable. The client is not told why.
+    /// The backend failed, for example because its store is unavailable. The client is not told
+    /// why.
     BackendFailed(sluicegate::backend::BackendError),
-    /// As many of its key's requests are under way as may be at once: see
-    /// [`crate::ConcurrencyLayer`].
+    /// Its key has too many requests in flight: see [`crate::ConcurrencyLayer`].
     TooManyInFlight(Decision),
-    /// As many requests are under way as the service takes, whoever they are of.
+    /// The service has too many requests in flight, of all clients.
     AtCapacity,
-    /// A guard did not let it through: see [`crate::GuardLayer`].
+    /// A guard denied it: see [`crate::GuardLayer`].
     GuardDenied(GuardDenial),
-    /// It took longer than a guard lets it.
+    /// It exceeded the timeout of a guard.
     TimedOut,
-    /// The service failed, with a response of this status or without one. Only a fallback is told:
-    /// [`crate::GuardLayer::fallback`].
+    /// The service failed, with a response of this status or without one. Only a fallback sees
+    /// this: [`crate::GuardLayer::fallback`].
     Failed(Option<StatusCode>),
 }
 
-/// A request that does not reach the service, for whoever writes the answer.
+/// A request that is not served, for the writer of its response.
 #[derive(Debug)]
 pub struct Rejection<'a> {
     reason: Reason,
-    /// Of the policies that said no, quoted.
+    /// The quoted names of the violated policies.
     violated: String,
     head: RequestHead<'a>,
 }
@@ -56,19 +56,19 @@ impl<'a> Rejection<'a> {
         Rejection { reason, violated, head }
     }
 
-    /// Why.
+    /// Returns the reason.
     pub fn reason(&self) -> &Reason {
         &self.reason
     }
 
-    /// The request.
+    /// Returns the head of the request.
     pub fn head(&self) -> &RequestHead<'a> {
         &self.head
     }
 
-    /// The status that fits: 429 for a rejection, 400 without a key, 503 if there is no answer, the
-    /// service is full or a guard refuses it, 504 if it took too long, 500 for a mistake in the
-    /// set-up; its own if the service failed, or 502 if it has none.
+    /// Returns the matching status: 429 for a denial, 400 without a key, 503 if the backend failed,
+    /// the service is at capacity or a guard denied it, 504 for a timeout, 500 for a
+    /// misconfiguration; for a failed service its own status, or 502 if there is none.
     pub fn status(&self) -> StatusCode {
         match &self.reason {
             Reason::Denied(_) | Reason::TooManyInFlight(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -82,8 +82,8 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// After how many seconds to try again: when the same request would be admitted or, if there
-    /// was no answer, when there may be one. `None` if that does not help.
+    /// Returns the wait in seconds after which to retry: until the same request would be admitted
+    /// or, if the backend failed, a guess. `None` if a wait does not help or is unknown.
     pub fn retry_after_s(&self) -> Option<u64> {
         self.retry_after().and_then(retry_after_s)
     }
@@ -91,55 +91,49 @@ impl<'a> Rejection<'a> {
     fn retry_after(&self) -> Option<RetryAfter> {
         match &self.reason {
             Reason::Denied(decision) => decision.retry_after(),
-            // Without ttl nobody knows when a place is returned.
+            // Without a ttl it is unknown when a permit will be released.
             Reason::TooManyInFlight(decision) => {
                 decision.retry_after().filter(|after| *after != RetryAfter::After(UNKNOWN))
             }
             Reason::BackendFailed(_) => Some(RetryAfter::After(Duration::from_secs(STORE_RETRY_S).into())),
             Reason::GuardDenied(GuardDenial::Breaker(denied)) => Some(denied.retry_after()),
-            // Nobody knows when a place comes: the least there is to tell.
+            // It is unknown when a permit will be free: the shortest wait there is.
             Reason::GuardDenied(_) | Reason::AtCapacity => Some(RetryAfter::After(Span::from_micros(1))),
             _ => None,
         }
     }
 
-    /// In words for the client. What went wrong inside is not for it.
+    /// Returns a sentence for the client. Internal errors are not revealed.
     fn detail(&self) -> String {
-        match (&self.reason, self.retry_after_s()) {
-            (Reason::Denied(_), Some(1)) => String::from("too many requests; come back in 1 second"),
-            (Reason::Denied(_), Some(wait)) => format!("too many requests; come back in {wait} seconds"),
-            (Reason::TooManyInFlight(_), Some(1)) => {
-                String::from("too many requests at once; come back in 1 second")
+        let (policy, retry_after_s) = (self.violated.trim_matches('"'), self.retry_after_s());
+        let retry = retry_after_s.map_or(String::new(), |wait| format!("; retry in {wait} s"));
+        match &self.reason {
+            Reason::Denied(_) if retry_after_s.is_some() => format!("denied by `{policy}`{retry}"),
+            Reason::TooManyInFlight(_) if retry_after_s.is_some() => {
+                format!("too many requests in flight for `{policy}`{retry}")
             }
-            (Reason::TooManyInFlight(_), Some(wait)) => {
-                format!("too many requests at once; come back in {wait} seconds")
+            Reason::TooManyInFlight(decision) if decision.retry_after() != Some(RetryAfter::Never) => {
+                format!("too many requests in flight for `{policy}`; retry when one of them has ended")
             }
-            (Reason::TooManyInFlight(decision), None)
-                if decision.retry_after() != Some(RetryAfter::Never) =>
-            {
-                String::from("too many requests at once; come back when one of them has ended")
+            Reason::Denied(_) | Reason::TooManyInFlight(_) => {
+                format!("denied by `{policy}`: the cost exceeds the limit; retrying will not help")
             }
-            (Reason::Denied(_) | Reason::TooManyInFlight(_), None) => {
-                String::from("this request is above the limit and will never be admitted")
-            }
-            (Reason::MissingKey, _) => String::from("the request does not say whom to charge"),
-            (Reason::Misconfigured(mistake), _) => mistake.clone(),
-            (Reason::BackendFailed(_), _) => String::from("the limit cannot be looked up just now"),
-            (Reason::GuardDenied(_) | Reason::AtCapacity, _) => {
-                String::from("this is not available just now")
-            }
-            (Reason::TimedOut, _) => String::from("this took too long"),
-            (Reason::Failed(_), _) => String::from("this has failed"),
+            Reason::MissingKey => String::from("the request has no key to charge"),
+            Reason::Misconfigured(problem) => problem.clone(),
+            Reason::BackendFailed(_) => format!("the limit cannot be checked now{retry}"),
+            Reason::GuardDenied(_) | Reason::AtCapacity => format!("temporarily unavailable{retry}"),
+            Reason::TimedOut => String::from("the service did not respond in time"),
+            Reason::Failed(_) => String::from("the service failed"),
         }
     }
 
-    /// The content type of a gRPC call, if it is one.
+    /// Returns the content type if it is a gRPC call.
     fn grpc(&self) -> Option<&'a HeaderValue> {
         let content_type = self.head.headers.get(CONTENT_TYPE)?;
         content_type.as_bytes().starts_with(b"application/grpc").then_some(content_type)
     }
 
-    /// The answer, with the field that is due whoever has written it.
+    /// Returns the response, with `Retry-After` even if the writer omitted it.
     pub(crate) fn answer<B>(&self, respond: &impl Respond<B>) -> Response<B> {
         let mut response = respond.respond(self);
         if let (Some(wait), false) = (self.retry_after_s(), response.headers().contains_key(RETRY_AFTER)) {
@@ -149,14 +143,14 @@ impl<'a> Rejection<'a> {
     }
 }
 
-/// Writes the answer to a request that does not reach the service. The layer adds `Retry-After`,
-/// `RateLimit` and `RateLimit-Policy`.
+/// Writes the response to a request that is not served. The layer adds `Retry-After`, `RateLimit`
+/// and `RateLimit-Policy`.
 pub trait Respond<B>: Send + Sync {
-    /// The answer.
+    /// Returns the response.
     fn respond(&self, rejection: &Rejection<'_>) -> Response<B>;
 }
 
-/// Has a closure write the responses.
+/// Writes responses with a closure.
 ///
 /// ```
 /// # use sluicegate::Limiter;
@@ -179,7 +173,7 @@ impl<F> RespondWith<F> {
     }
 }
 
-/// The closure is shared, so that it need not be `Clone` itself.
+/// The closure is shared, so that it need not be `Clone`.
 impl<F> Clone for RespondWith<F> {
     fn clone(&self) -> RespondWith<F> {
         RespondWith(Arc::clone(&self.0))

@@ -1,23 +1,23 @@
-//! What a key, a cost or a filter sees of a request: everything but its body.
+//! The head of a request, which keys, costs and filters see.
 
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 
-/// A request without its body, borrowed. Closures of the layer get this.
+/// A borrowed request without its body, as the closures of a layer see it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestHead<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The target. Routers may have shortened the path before it comes here.
+    /// The target. Routers may have shortened the path.
     pub uri: &'a Uri,
     /// The header fields, as the client sent them.
     pub headers: &'a HeaderMap,
-    /// What the server and other layers have attached.
+    /// Values attached by the server and other layers.
     pub extensions: &'a Extensions,
 }
 
 impl<'a> RequestHead<'a> {
-    /// The head of a request.
+    /// Returns the head of a request.
     pub fn of<B>(request: &'a Request<B>) -> RequestHead<'a> {
         RequestHead {
             method: request.method(),
@@ -27,7 +27,8 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// The only value of a header field: `None` if it is missing, empty, or there several times.
+    /// Returns the value of a header field that occurs once: `None` if it is missing, empty or
+    /// repeated.
     pub fn single_header(&self, name: impl http::header::AsHeaderName) -> Option<&'a [u8]> {
         let mut values = self.headers.get_all(name).iter();
         let value = values.next()?.as_bytes().trim_ascii();

@@ -1,5 +1,5 @@
-//! "A shopper may place one order in 30 minutes, however impatient the clicks."
-#![allow(clippy::print_stdout, reason = "an example talks to a person")]
+//! "A shopper may place one order every 30 minutes, however often they click."
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use sluicegate::Limiter;
 use sluicegate::clock::ManualClock;
@@ -22,11 +22,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     assert_eq!(placed, [0, 30, 60]);
 
-    // The payment failed, so the order was none: give it back, and the shopper may try again at once.
+    // The payment failed, so the order is refunded, and the shopper may retry immediately.
     clock.advance(Duration::from_secs(30 * 60));
     assert!(orders.check(("shopper", 7)).allowed());
     let _ = orders.refund(("shopper", 7), 1)?;
     assert!(orders.check(("shopper", 7)).allowed());
-    println!("A payment failed; the shopper did not have to wait 30 minutes for the second try.");
+    println!("A payment failed, and the shopper could retry immediately.");
     Ok(())
 }

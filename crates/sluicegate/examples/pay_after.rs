@@ -1,5 +1,5 @@
-//! "I know what a call costs only when it is over: LLM tokens, bytes. How can I limit that?"
-#![allow(clippy::print_stdout, reason = "an example talks to a person")]
+//! "The cost of a call is known only when it is over: LLM tokens, bytes. How can it be limited?"
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limiter, RetryAfter};
@@ -8,29 +8,29 @@ use std::time::Duration;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let limit = "token-bucket 10000/min";
     let tokens = Limiter::builder(limit).clock(ManualClock::default()).build()?;
-    let left = || tokens.peek("team-1", 0).remaining();
-    let at_once = Duration::ZERO; // how long we would wait for our turn
+    let left = || tokens.peek("tenant:acme", 0).remaining();
+    let max_wait = Duration::ZERO;
 
-    // Reserve the most it can be, so that calls under way cannot spend the same tokens. Then say what it was.
-    let prompt = tokens.reserve("team-1", 4_000, at_once)?;
+    // Reserve the maximum, so that calls in flight cannot spend the same tokens. Then settle.
+    let prompt = tokens.reserve("tenant:acme", 4_000, max_wait)?;
     assert!(prompt.allowed());
     println!("4000 reserved, {} left", left());
     assert!(prompt.settle(1_500));
     println!("1500 used, {} left", left());
     assert_eq!(left(), 8_500);
 
-    // It came to nothing: cancel. The receipt is text, so another part of the service can do it.
-    let receipt = tokens.reserve("team-1", 4_000, at_once)?.keep().ok_or("denied")?.to_string();
+    // The call failed: cancel. The receipt is text, so another part of the service can do it.
+    let receipt = tokens.reserve("tenant:acme", 4_000, max_wait)?.keep().ok_or("denied")?.to_string();
     assert!(tokens.cancel(&receipt.parse()?));
-    assert!(!tokens.cancel(&receipt.parse()?), "a receipt is good for one time");
+    assert!(!tokens.cancel(&receipt.parse()?), "a receipt works once");
     println!("4000 reserved and cancelled, {} left", left());
     assert_eq!(left(), 8_500);
 
-    // It came to more than was reserved: the excess is debt, and the next calls wait for it to be paid back.
-    assert!(tokens.reserve("team-1", 8_000, at_once)?.settle(9_500));
-    let Some(RetryAfter::After(wait)) = tokens.check("team-1").retry_after() else {
-        return Err("a debt should have to be paid back".into());
+    // More was used than reserved: the excess is debt, which has to recover before the next call.
+    assert!(tokens.reserve("tenant:acme", 8_000, max_wait)?.settle(9_500));
+    let Some(RetryAfter::After(wait)) = tokens.check("tenant:acme").retry_after() else {
+        return Err("the debt should deny the next call".into());
     };
-    println!("9500 used where 8000 were reserved, {} left; the next token comes in {wait}", left());
+    println!("9500 used where 8000 were reserved, {} left; the next token is available in {wait}", left());
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! "A user may reply 5 times a minute, in any minute. What becomes of 20 replies at once?"
-#![allow(clippy::print_stdout, reason = "an example talks to a person")]
+//! "A user may reply 5 times in any 60 seconds. What happens to 20 replies at once?"
+#![allow(clippy::print_stdout, reason = "an example prints its results")]
 
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limiter, RetryAfter};
@@ -10,27 +10,27 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = ManualClock::default();
     let replies = Limiter::builder("sliding-log 5/60s").clock(clock.clone()).build()?;
 
-    let sent = (0..20).filter(|_| replies.check("Harry").allowed()).count();
-    println!("Harry tries 20 replies at once: {sent} are sent, {} are not.", 20 - sent);
+    let sent = (0..20).filter(|_| replies.check("user:42").allowed()).count();
+    println!("20 replies at once: {sent} are sent, {} are not.", 20 - sent);
     assert_eq!(sent, 5);
 
-    // Everyone has a limit of their own.
-    assert!(replies.check("Sally").allowed());
-    println!("Sally replies as if Harry were not there.");
+    // The limit is per key.
+    assert!(replies.check("user:43").allowed());
+    println!("Other users are not affected.");
 
-    // A denial costs nothing, so trying again and again does not make the wait longer.
-    let Some(RetryAfter::After(wait)) = replies.check("Harry").retry_after() else {
-        return Err("Harry should have to wait".into());
+    // A denial costs nothing, so retries do not extend the wait.
+    let Some(RetryAfter::After(wait)) = replies.check("user:42").retry_after() else {
+        return Err("the call should be denied".into());
     };
-    println!("Harry may reply again in {wait}.");
+    println!("The user may reply again in {wait}.");
     clock.advance(wait.into());
-    assert!(replies.check("Harry").allowed());
+    assert!(replies.check("user:42").allowed());
 
-    // One microsecond sooner would have been too soon.
-    replies.reset("Harry");
-    (0..5).for_each(|_| assert!(replies.check("Harry").allowed()));
+    // One microsecond earlier is too early.
+    replies.reset("user:42");
+    (0..5).for_each(|_| assert!(replies.check("user:42").allowed()));
     clock.advance(Duration::from_micros(wait.as_micros() - 1));
-    assert!(!replies.check("Harry").allowed());
-    println!("The wait is exact: one microsecond sooner the answer is still no.");
+    assert!(!replies.check("user:42").allowed());
+    println!("The wait is exact: one microsecond earlier the call is denied.");
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! A decision, and where it was made.
+//! A decision and its source.
 
-use sluicegate_core::{Decision, RetryAfter, Span};
+use sluicegate_core::{Decision, Denied, RetryAfter, Span};
 
-/// A decision and its source: what every [`Backend`](crate::backend::Backend) answers.
+/// A decision and its source: the answer of every [`Backend`](crate::backend::Backend).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "a call that is denied must not happen: ask `allowed()`"]
+#[must_use = "a denied call must not happen: check `allowed()`"]
 pub struct Answer {
     decision: Decision,
     source: Source,
@@ -14,7 +14,7 @@ pub struct Answer {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Source {
-    /// This process's memory, where the keys live.
+    /// This process's memory, where the keys are stored.
     Memory,
     /// The shared store: the decision counts for every process.
     Store,
@@ -48,7 +48,7 @@ impl Source {
 }
 
 impl Answer {
-    /// A decision that was made there.
+    /// A decision and its source.
     #[inline]
     pub const fn new(decision: Decision, source: Source) -> Answer {
         Answer { decision, source }
@@ -60,7 +60,7 @@ impl Answer {
         self.decision
     }
 
-    /// Where it was made.
+    /// Where the decision was made.
     #[inline]
     pub const fn source(&self) -> Source {
         self.source
@@ -72,12 +72,20 @@ impl Answer {
         self.decision.allowed()
     }
 
+    /// Returns the answer if the call is allowed, or else a [`Denied`], for use with `?`.
+    ///
+    /// # Errors
+    /// If the call is denied.
+    pub fn into_result(self) -> Result<Answer, Denied> {
+        self.decision.into_result().map(|_| self)
+    }
+
     /// The most that an idle key could take at once.
     pub const fn limit(&self) -> u64 {
         self.decision.limit()
     }
 
-    /// The cost that would still be allowed.
+    /// The cost that would still be allowed now.
     pub const fn remaining(&self) -> u64 {
         self.decision.remaining()
     }
@@ -98,7 +106,7 @@ impl Answer {
     }
 }
 
-/// A decision of memory.
+/// A decision made in memory.
 impl From<Decision> for Answer {
     #[inline]
     fn from(decision: Decision) -> Answer {

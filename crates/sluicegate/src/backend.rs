@@ -1,20 +1,20 @@
-//! The seam between what asks and what decides.
+//! The seam between callers and whatever decides.
 //!
-//! A [`Backend`] is a limiter somewhere: [`Limiter`](crate::Limiter) in this process's memory, or
-//! `sluicegate_redis::RedisLimiter` in a store that several processes share. A [`LeaseBackend`] is the
-//! same for `concurrency` limits. The server, the tower layers and the conformance suite ask through
-//! these two traits and receive one [`Answer`]; which store decides is chosen where the limiter is built.
-//! (Only the server's checks go past them: to `Limiter`, whose answer needs no dynamic call, and to
-//! `sluicegate_redis::check_each`, where several share a round trip.)
+//! A [`Backend`] is a limiter in some store: [`Limiter`](crate::Limiter) in this process's memory,
+//! or `sluicegate_redis::RedisLimiter` in a store that several processes share. A [`LeaseBackend`]
+//! is the equivalent for `concurrency` limits. The server, the tower layers and the conformance
+//! suite use these two traits and receive one [`Answer`]; which store decides is chosen where the
+//! limiter is built. (Only the server's checks bypass them: they call `Limiter`, which needs no
+//! dynamic dispatch, and `sluicegate_redis::check_each`, where several calls share a round trip.)
 //!
 //! ```text
 //! server, tower layers, tests ──▶ Backend, LeaseBackend ──┬──▶ memory: Pending::Ready
 //!                                                         └──▶ Redis:  Pending::Later
 //! ```
 //!
-//! Application code calls the methods of `Limiter` and `RedisLimiter` themselves: they take keys of
-//! any type and have a form for each default. The traits are object-safe, and what they return says
-//! whether it is there already: memory answers without allocating or polling.
+//! Application code calls the methods of `Limiter` and `RedisLimiter` directly: they accept keys of
+//! any type and have a variant for each default. The traits are object-safe, and a [`Pending`]
+//! shows whether the result is ready: memory answers without allocating or polling.
 
 mod memory;
 mod pending;
@@ -30,33 +30,33 @@ use crate::limiter::ReserveError;
 use crate::semaphore::{Grant, Lease};
 use crate::wait::Acquired;
 use sluicegate_core::verbs::Unsupported;
-use sluicegate_core::{Decision, Span, Time};
+use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A limiter somewhere.
+/// A limiter in some store.
 ///
-/// `at` is the time of the call; `None` is the backend's own clock: the process's for memory, the
-/// store's for a shared one. Every method has the meaning of the method of
-/// [`Limiter`](crate::Limiter) with its name. A denial is an answer; an error means that there is none.
+/// `at` is the time of the call; `None` means the backend's own clock: the process's for memory,
+/// the store's for a shared one. Every method has the meaning of the [`Limiter`](crate::Limiter)
+/// method with its name. A denial is an answer; an error means that there is no answer.
 pub trait Backend: fmt::Debug + Send + Sync {
     /// Decides a call, and charges it if it is allowed.
     fn check(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
 
-    /// Charges a call now that is to happen after the answer's delay, which is at most `max_wait`.
+    /// Charges a call that is to happen after the answer's delay, which is at most `max_wait`.
     fn check_within(
         &self,
         key: &dyn Key,
         cost: u64,
-        max_wait: Span,
+        max_wait: Duration,
         at: Option<Time>,
     ) -> Pending<Result<Answer, BackendError>>;
 
     /// Decides a call without charging it.
     fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
 
-    /// Charges `up_to`, or as much of it as remains, and returns how much that was.
+    /// Charges `up_to`, or as much of it as remains. Returns how much was charged.
     fn take(
         &self,
         key: &dyn Key,
@@ -72,21 +72,23 @@ pub trait Backend: fmt::Debug + Send + Sync {
         &self,
         key: &dyn Key,
         cost: u64,
-        max_wait: Span,
+        max_wait: Duration,
         at: Option<Time>,
     ) -> Pending<Result<Reserved, BackendError>>;
 
-    /// Returns what still counts of a reservation. `true` if that was anything.
+    /// Returns what still counts of a reservation. The result is `true` if that was anything.
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
 
-    /// Changes the charge of a reservation to what was used. `false` if the receipt is used or unknown.
+    /// Changes the charge of a reservation to what was used. The result is `false` if the receipt
+    /// is used or unknown.
     fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
 
-    /// Cancels (`used` is 0) or settles a reservation whose caller cannot wait for it, such as a
-    /// request that is dropped. A backend whose `cancel` takes time does this in the background.
+    /// Cancels (if `used` is 0) or settles a reservation whose caller cannot wait for the result,
+    /// such as a request that is dropped. A backend whose `cancel` takes time does this in the
+    /// background.
     fn settle_detached(&self, receipt: &Receipt, used: u64);
 
-    /// Gives up a receipt; its charge stays. Without this a receipt is kept until it expires.
+    /// Drops a receipt; its charge stays. Without this a receipt is kept until it expires.
     fn forget_receipt(&self, receipt: &Receipt);
 
     /// The decision for cost 0 on a receipt's key, if it is known without a round trip.
@@ -106,8 +108,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
         max_wait: Option<Duration>,
     ) -> Pending<Result<Acquired, BackendError>>;
 
-    /// Waits, for the delay of a call that is allowed for later.
-    fn delay(&self, delay: Span) -> Pending<()>;
+    /// Waits for the delay of a call that was allowed for later.
+    fn delay(&self, delay: Duration) -> Pending<()>;
 
     /// The limits.
     fn limits(&self) -> Arc<[Limit]>;
@@ -118,10 +120,10 @@ pub trait Backend: fmt::Debug + Send + Sync {
     }
 }
 
-/// A `concurrency` limit somewhere: [`Semaphore`](crate::semaphore::Semaphore) in memory, or
+/// A `concurrency` limit in some store: [`Semaphore`](crate::semaphore::Semaphore) in memory, or
 /// `sluicegate_redis::RedisSemaphore`.
 pub trait LeaseBackend: fmt::Debug + Send + Sync {
-    /// Takes a lease if there is a permit for its cost now.
+    /// Acquires a lease if enough permits are free now.
     fn try_acquire(
         &self,
         key: &dyn Key,
@@ -129,7 +131,7 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
         at: Option<Time>,
     ) -> Pending<Result<Grant<HeldLease>, BackendError>>;
 
-    /// Takes a lease, and waits in the key's queue for it for at most `max_wait` if there is one.
+    /// Acquires a lease, waiting in the key's queue for at most `max_wait` if there is one.
     fn acquire(
         &self,
         key: &dyn Key,
@@ -137,10 +139,10 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
         max_wait: Option<Duration>,
     ) -> Pending<Result<Grant<HeldLease>, BackendError>>;
 
-    /// Extends a live lease by a full TTL. `false` if it has expired.
+    /// Extends a live lease by a full TTL. The result is `false` if it has expired.
     fn renew(&self, key: &dyn Key, lease: &LeaseId, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
 
-    /// Releases a lease. `false` if it had expired.
+    /// Releases a lease. The result is `false` if it had expired.
     fn release(
         &self,
         key: &dyn Key,
@@ -148,7 +150,7 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
         at: Option<Time>,
     ) -> Pending<Result<bool, BackendError>>;
 
-    /// Decides whether a lease of this cost would be granted now. None is taken.
+    /// Decides whether a lease of this cost would be granted now. None is acquired.
     fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
 
     /// Deletes the key's leases.
@@ -160,17 +162,17 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
 
 /// The answer to a reservation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[must_use = "a denied reservation charges nothing: ask `answer.allowed()`"]
+#[must_use = "a denied reservation charges nothing: check `answer.allowed()`"]
 pub struct Reserved {
     /// The answer.
     pub answer: Answer,
-    /// Good for one cancel or settle. `None` if nothing was charged, or only by a fallback.
+    /// For one cancel or settle. `None` if nothing was charged, or only by a fallback.
     pub receipt: Option<Receipt>,
 }
 
 /// A lease of any backend. Dropping it releases it.
 #[derive(Debug)]
-#[must_use = "a lease that is dropped is released"]
+#[must_use = "dropping a lease releases it"]
 pub enum HeldLease {
     /// In this process's memory.
     Memory(Lease),
@@ -180,7 +182,7 @@ pub enum HeldLease {
 
 /// A lease in a shared store. Dropping it releases it in the background.
 pub trait StoreLease: fmt::Debug + Send + Sync {
-    /// Its id.
+    /// The id of the lease.
     fn id(&self) -> LeaseId;
 
     /// Keeps the lease when this value is dropped: it is released by its id, or expires.
@@ -196,7 +198,7 @@ impl From<Grant> for Grant<HeldLease> {
 }
 
 impl HeldLease {
-    /// Its id.
+    /// The id of the lease.
     pub fn id(&self) -> LeaseId {
         match self {
             HeldLease::Memory(lease) => lease.id(),
@@ -219,13 +221,13 @@ impl HeldLease {
 pub enum BackendError {
     /// The limit does not support the verb.
     Unsupported(Unsupported),
-    /// As many receipts are open as the backend keeps, in all or for the key.
+    /// The backend keeps its maximum of open receipts, in total or for the key.
     Receipts(ReserveError),
-    /// The receipt is not one of this backend.
+    /// The receipt belongs to another kind of backend.
     BadReceipt(BadReceipt),
-    /// The lease is not one of this backend.
+    /// The lease belongs to another kind of backend.
     BadLeaseId(BadLeaseId),
-    /// The shared store gave no answer, and the limiter does not answer without it.
+    /// The shared store gave no answer, and the limiter has no fallback.
     Store(StoreFailure),
 }
 

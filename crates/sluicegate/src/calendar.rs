@@ -1,11 +1,16 @@
-//! Calendar windows: the real days, weeks, months and years of a place.
+//! Calendar windows: the actual days, weeks, months and years of a time zone.
 //!
-//! A window begins at the first instant of its first day. Usually that is midnight; where midnight is skipped it
-//! is the instant after the gap, where it comes twice it is the first. Days are as long as they are: 23 and 25
-//! hours when clocks change, and a day that a place left out when it crossed the date line has no window at all.
+//! A window begins at the first instant of its first day. Usually that is midnight. Where midnight
+//! is skipped it is the instant after the gap, where it occurs twice it is the first. Days have
+//! their actual length: 23 or 25 hours when clocks change, and a day that a place skipped when it
+//! crossed the date line has no window at all.
 //!
-//! Boundaries never go back: where clocks are set back *over* midnight (from 00:01 to 23:01, as Newfoundland
-//! did) the date on the wall returns to yesterday for a while, but the new window has begun and stays.
+//! Boundaries never go back: where clocks are set back *over* midnight (from 00:01 to 23:01, as in
+//! Newfoundland) the local date returns to yesterday for a while, but the new window has begun and
+//! stays.
+//!
+//! The time-zone library is used only here: the core asks a `Calendar` where the next window
+//! begins.
 
 use crate::grammar::{letters, nearest};
 use jiff::civil::{Date, Weekday};
@@ -17,8 +22,9 @@ use std::fmt;
 
 /// A unit of the calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum CalendarUnit {
-    /// A day of the place, 23 and 25 hours long included.
+    /// A local day, also one of 23 or 25 hours.
     Day,
     /// Seven days from Monday.
     Week,
@@ -40,7 +46,7 @@ impl fmt::Display for CalendarUnit {
 }
 
 impl CalendarUnit {
-    /// The first day of the unit that holds `date`.
+    /// The first day of the unit that contains `date`.
     fn first_day(self, date: Date) -> Date {
         match self {
             CalendarUnit::Day => date,
@@ -65,7 +71,8 @@ impl CalendarUnit {
     }
 }
 
-/// Whose calendar: a fixed offset from UTC, or a place of the time-zone database. Zones of one name are equal.
+/// A time zone: a fixed offset from UTC, or a name in the time-zone database. Zones of one name are
+/// equal.
 #[derive(Clone, Debug)]
 pub struct Zone {
     /// As the grammar writes it: `UTC`, `+08:00`, `Asia/Shanghai`.
@@ -88,12 +95,13 @@ impl std::hash::Hash for Zone {
 }
 
 impl Zone {
-    /// Coordinated universal time, the zone of calendar units that name none.
+    /// Coordinated universal time, the default zone of calendar units.
     pub fn utc() -> Zone {
         Zone { name: "UTC".to_owned(), rules: TimeZone::UTC }
     }
 
-    /// The zone of that name, in any case, or at that offset: `Asia/Shanghai`, `+08:00`, `-0330`, `+9`.
+    /// The zone with this name, in any case, or at this offset: `Asia/Shanghai`, `+08:00`, `-0330`,
+    /// `+9`.
     pub fn named(name: &str) -> Option<Zone> {
         if let Some(seconds) = offset_seconds(name) {
             let offset = Offset::from_seconds(seconds).ok()?;
@@ -109,10 +117,10 @@ impl Zone {
         Some(if name == "UTC" { Zone::utc() } else { Zone { name, rules: zone } })
     }
 
-    /// Returns the zone that an unknown name was meant to be, if one is near: `America/NewYork`, the
-    /// city alone, or `UTC+8`, which is written `+08:00`.
+    /// Returns the zone that an unknown name was meant to be, if one is near: `America/NewYork`,
+    /// the city alone, or `UTC+8`, which is written `+08:00`.
     pub(crate) fn nearest(name: &str) -> Option<String> {
-        // Shorter names are abbreviations. Each is one letter away from another, far away place.
+        // Shorter names are abbreviations, each one letter away from that of a far away place.
         const LETTERS_MIN: usize = 5;
         if let Some((utc, offset)) = name.split_at_checked(3)
             && ["utc", "gmt"].contains(&utc.to_ascii_lowercase().as_str())
@@ -129,19 +137,20 @@ impl Zone {
         meant.map(str::to_owned)
     }
 
-    /// Whether this is UTC.
+    /// Returns `true` for UTC.
     pub fn is_utc(&self) -> bool {
         self.name == "UTC"
     }
 
-    /// The first instant of a date there.
+    /// The first instant of a local date.
     fn first_instant(&self, date: Date) -> Option<Timestamp> {
         let midnight = date.to_datetime(jiff::civil::Time::midnight());
         match self.rules.to_ambiguous_timestamp(midnight).offset() {
             AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(midnight).ok(),
-            // Midnight comes twice: the first.
+            // Midnight occurs twice: the first.
             AmbiguousOffset::Fold { before, .. } => before.to_timestamp(midnight).ok(),
-            // Midnight is skipped: the day begins when the clocks jump, wherever in the gap midnight lies.
+            // Midnight is skipped: the day begins when the clocks jump, wherever in the gap
+            // midnight is.
             AmbiguousOffset::Gap { after, .. } => {
                 let before_the_jump = after.to_timestamp(midnight).ok()?.checked_sub(1.nanosecond()).ok()?;
                 Some(self.rules.following(before_the_jump).next()?.timestamp())
@@ -156,7 +165,7 @@ impl fmt::Display for Zone {
     }
 }
 
-/// `+08:00`, `+0800`, `+08` or `+8` as seconds; `None` for anything else.
+/// Parses `+08:00`, `+0800`, `+08` or `+8` as seconds; `None` for anything else.
 fn offset_seconds(text: &str) -> Option<i32> {
     let (sign, digits) = match text.split_at_checked(1)? {
         ("+", digits) => (1, digits),
@@ -176,7 +185,7 @@ fn offset_seconds(text: &str) -> Option<i32> {
     (hours <= 23 && minutes <= 59).then_some(sign * (hours * 3_600 + minutes * 60))
 }
 
-/// The windows of a calendar unit in a zone, as the core asks for them.
+/// The windows of a calendar unit in a zone, for the core.
 #[derive(Debug)]
 pub(crate) struct ZoneCalendar {
     unit: CalendarUnit,
@@ -195,8 +204,8 @@ impl ZoneCalendar {
         loop {
             first = self.unit.following(first)?;
             let begins = self.zone.first_instant(first)?;
-            // Not the next one yet where the date on the wall went back over midnight, or where a whole day
-            // was skipped: then it has begun already.
+            // Not yet the next one where the local date went back over midnight, or where a whole
+            // day was skipped: then it has already begun.
             if begins > now {
                 return Some(begins);
             }
@@ -206,7 +215,7 @@ impl ZoneCalendar {
 
 impl Calendar for ZoneCalendar {
     fn next_boundary(&self, now: Time) -> u64 {
-        // Cannot fail: calendars go on for a century after the last time there is.
+        // Cannot fail: calendars extend a century beyond the last `Time`.
         i64::try_from(now.as_micros())
             .ok()
             .and_then(|micros| Timestamp::from_microsecond(micros).ok())

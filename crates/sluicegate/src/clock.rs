@@ -1,7 +1,8 @@
-//! What time it is. Every limiter has a clock; only what is called `*_at` is told the time instead.
+//! Clocks. Every limiter has one; only methods named `*_at` take the time as an argument.
 //!
-//! A clock also rings: those who wait in line are woken when their turn has come. `timer.rs` is the one timer of all limiters of a
-//! process; a [`ManualClock`] rings when it is put forward, a `TokioClock` by the timer of its runtime.
+//! A clock also rings alarms, which wake waiters when they are due. `timer.rs` is the one timer of
+//! a process; a [`ManualClock`] rings when it is advanced, a `TokioClock` by the timer of its
+//! runtime.
 
 pub(crate) mod alarm;
 pub(crate) mod alarms;
@@ -25,17 +26,18 @@ use sluicegate_core::Time;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A clock. It may step back: see "When the clock steps back" in the guide.
+/// A clock. It may step backwards: see "When the clock steps back" in the guide.
 pub trait Clock: Debug + Send + Sync {
-    /// The time it is. It may be asked while a limiter's locks are held, so it neither waits nor calls a limiter. It must not panic: a lease or a
-    /// place that is just being returned would stay out.
+    /// The current time. It may be read while a limiter's locks are held, so it must neither block
+    /// nor call a limiter. It must not panic: a lease or permit that is just being released would
+    /// stay held.
     fn now(&self) -> Time;
 
-    /// AlarmHandler the alarm when the clock shows this time or later. It is asked for only while somebody waits in line.
+    /// Rings the alarm when the clock shows this time or later. Called only while a call waits.
     ///
-    /// Unless said otherwise the process's timer does so, which takes it that this clock goes as fast as the system's. A clock that
-    /// does not, as one of a test, keeps the alarm and rings it itself. Ringing too early does no harm; no lock that
-    /// `now` needs may be held meanwhile.
+    /// By default the process's timer rings it, which assumes that this clock runs as fast as the
+    /// system's. A clock that does not, such as one for tests, stores the alarm and rings it
+    /// itself. Ringing early is harmless. No lock that `now` needs may be held while it rings.
     fn ring_at(&self, time: Time, alarm: Alarm) {
         timer::ring_in(time.since(self.now()), alarm);
     }

@@ -1,14 +1,16 @@
-//! What happens beside decisions, for those who watch: an [`Observer`](crate::Observer) is told.
+//! Events beside decisions, for an [`Observer`](crate::Observer).
 
-/// Something that happened. An [`Observer`](crate::Observer) is told of it by the thread in which it happened, when no lock is held.
+/// An event. An [`Observer`](crate::Observer) receives it in the thread in which it happened, while
+/// no lock is held.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A lease of a semaphore lapsed before it was returned: its holder crashed, or took longer than ttl. It is told when it is noticed:
-    /// by the next call of its key, by another that looks for room, or when somebody waits for it.
+    /// A lease of a semaphore expired before it was released: its holder crashed, or took longer
+    /// than the `ttl`. It is reported when it is noticed: by the next call on its key, by a call
+    /// that needs capacity, or when a call waits for it.
     #[non_exhaustive]
     LeaseExpired {
-        /// What it cost.
+        /// The cost of the lease.
         cost: u64,
     },
 }

@@ -1,26 +1,26 @@
-//! Receipts and lease ids: opaque text that names a reservation or a lease.
+//! Receipts and lease ids: opaque text that identifies a reservation or a lease.
 //!
 //! ```text
-//! m1.3f2a…  of this process's memory: a version, and three sealed words that only their limiter can read
-//! s1.Zm9v…  of a shared store: a version, and whatever that store wrote, in URL-safe base64
+//! m1.3f2a…  in this process's memory: a version, and three sealed words for their limiter
+//! s1.Zm9v…  in a shared store: a version, and whatever that store wrote, in URL-safe base64
 //! ```
 //!
-//! Both kinds are one type, so that code need not know which store a receipt or a lease is of. The version
-//! lets a later format be told apart: text of a version that is not known is not read.
+//! Both kinds are one type, so that code need not know which store a receipt or a lease belongs to.
+//! The version distinguishes later formats: text of an unknown version is rejected.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What the text of memory begins with, and how long the rest is: three words of 64 bits in hexadecimal.
+/// The prefix of ids in memory, and the length of the rest: three 64-bit words in hexadecimal.
 const MEMORY: &str = "m1.";
 const MEMORY_LEN: usize = 48;
-/// What the text of a shared store begins with.
+/// The prefix of ids in a shared store.
 const STORE: &str = "s1.";
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Id {
     Memory([u64; 3]),
-    /// What comes after the version.
+    /// The text after the prefix.
     Store(Box<str>),
 }
 
@@ -60,13 +60,13 @@ macro_rules! id {
                 $name(Id::Memory(sealed))
             }
 
-            /// One of a shared store, which reads it back with its `stored`.
+            /// The id of a shared store, which reads it back with `stored`.
             #[doc(hidden)]
             pub fn of_store(base64: impl Into<Box<str>>) -> $name {
                 $name(Id::Store(base64.into()))
             }
 
-            /// What a shared store wrote. `None` if it is of memory.
+            /// What a shared store wrote. `None` for an id in memory.
             #[doc(hidden)]
             pub fn stored(&self) -> Option<&str> {
                 match &self.0 {
@@ -75,12 +75,13 @@ macro_rules! id {
                 }
             }
 
-            /// Returns `true` if it is of a process's memory, and not of a shared store.
+            /// Returns `true` if the id belongs to a process's memory, not to a shared store.
             pub fn is_of_memory(&self) -> bool {
                 matches!(self.0, Id::Memory(_))
             }
 
-            /// The words that memory sealed. One of a shared store reads as nonsense, which no memory knows.
+            /// The words that memory sealed. The id of a shared store reads as nonsense, which no
+            /// memory knows.
             pub(crate) fn sealed(&self) -> [u64; 3] {
                 match self.0 {
                     Id::Memory(sealed) => sealed,
@@ -96,7 +97,7 @@ macro_rules! id {
         }
 
         impl fmt::Debug for $name {
-            /// Not all of it: text found in a log must not be good for a release or a refund.
+            /// Abbreviated: text found in a log must not be usable for a release or a refund.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let text = self.to_string();
                 write!(f, concat!(stringify!($name), "({}...)"), text.get(..7).unwrap_or(&text))
@@ -126,32 +127,34 @@ macro_rules! id {
 }
 
 id! {
-    /// Names one reservation, good for one cancel or settle. As text it can be handed to others and read back.
+    /// Identifies a reservation, for one cancel or settle. As text it can be passed on and parsed
+    /// again.
     ///
     /// It is kept until its cost no longer counts, and for at least an hour.
     Receipt,
     /// The text is not a receipt.
-    BadReceipt: "not a receipt; hand back the text that the reservation gave, unchanged"
+    BadReceipt: "not a receipt; pass the text from the reservation unchanged"
 }
 
 id! {
-    /// Names one lease, for a program that cannot hold a [`Lease`](crate::Lease), such as a server's client. As text
-    /// it can be handed to others and read back, and nobody can make up another's.
+    /// Identifies a lease, for a program that cannot hold a [`Lease`](crate::semaphore::Lease),
+    /// such as a server's client. As text it can be passed on and parsed again, and it cannot be
+    /// forged.
     ///
     /// ```
     /// use sluicegate::semaphore::{LeaseId, Semaphore};
     ///
     /// let exports = Semaphore::new("concurrency 2 ttl=30s")?;
-    /// let lease = exports.try_acquire("Harry", 1).lease().unwrap();
+    /// let lease = exports.try_acquire("user:42", 1).lease().unwrap();
     /// let text = lease.keep().to_string(); // from here on it is released by its id, or expires
     /// let id: LeaseId = text.parse()?;
-    /// assert!(exports.renew("Harry", &id));
-    /// assert!(exports.release("Harry", &id) && !exports.release("Harry", &id));
+    /// assert!(exports.renew("user:42", &id));
+    /// assert!(exports.release("user:42", &id) && !exports.release("user:42", &id));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     LeaseId,
     /// The text is not the id of a lease.
-    BadLeaseId: "not a lease; hand back the text that the acquire gave, unchanged"
+    BadLeaseId: "not a lease id; pass the text from the acquire unchanged"
 }
 
 #[cfg(test)]
@@ -159,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_read_back_and_other_text_is_not() {
+    fn only_the_text_of_an_id_is_parsed() {
         let memory = Receipt::of_memory([1, u64::MAX, 0xabcd]);
         assert_eq!(memory.to_string().parse(), Ok(memory));
         let stored = Receipt::of_store("Zm9v_-9");
@@ -173,7 +176,7 @@ mod tests {
             "s1.\u{e4}",
             "s2.Zm9v",
             "m2.",
-            "Harry",
+            "user:42",
             &zeros,
             &format!("m1.{zeros}0"),
         ] {
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_does_not_show_the_whole_text() {
+    fn debug_output_hides_most_of_the_text() {
         let lease = LeaseId::of_memory([7, 8, 9]);
         assert!(!format!("{lease:?}").contains(&lease.to_string()));
     }

@@ -32,6 +32,7 @@
 //!
 //! - Deciding is the work of [`core`], a crate of pure functions without clock, lock or I/O.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
 
 mod answer;
@@ -67,7 +68,7 @@ pub use limiter::{
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
 pub use sluicegate_core::verbs::Unsupported;
-pub use sluicegate_core::{Decision, RetryAfter, Span, Time};
+pub use sluicegate_core::{Decision, Denied, RetryAfter, Span, Time};
 pub use store::OnFull;
 
 /// For the other crates of this workspace, which are released together with this one: no promise of stability.

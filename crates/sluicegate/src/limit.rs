@@ -7,19 +7,21 @@
 //!
 //! `A + B` is a list of limits that must all allow a call.
 //!
-//! `parse` reads a text, `print` writes the canonical form, and [`Limit::made_at`] turns a limit into
-//! what the core decides with.
+//! `parse` reads a text, `print` writes the canonical form, and [`Limit::made_at`] turns a limit
+//! into what the core decides with.
 
 mod error;
 mod list;
 mod parse;
 pub(crate) mod print;
 mod share;
+pub mod typed;
 
 pub use crate::calendar::{CalendarUnit, Zone};
 pub use error::LimitError;
 pub use list::ListError;
 pub use parse::{LIMIT_LEN_MAX, LIMITS_MAX, LIST_LEN_MAX};
+pub use typed::{per_day, per_hour, per_minute, per_second};
 
 use crate::calendar::ZoneCalendar;
 use sluicegate_core::bounds::{LOG_COUNT_MAX, OutOfBounds};
@@ -36,17 +38,17 @@ use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::{Algorithm as _, AnyLimit, CellLimit, Rate, Span, Time};
 use std::sync::Arc;
 
-/// An algorithm with its numbers, all of them within bounds.
+/// An algorithm with its parameters, all within bounds.
 ///
 /// Equal limits print the same canonical text, and that text parses to an equal limit.
 #[derive(Clone, Debug)]
 pub struct Limit {
     spec: Spec,
-    /// Made when the limit was, so that handing it out later cannot fail.
+    /// Built with the limit, so that returning it later cannot fail.
     made: Made,
 }
 
-/// What the core decides with.
+/// The limit as the core decides by it.
 #[derive(Clone, Debug)]
 enum Made {
     Check(AnyLimit),
@@ -67,21 +69,22 @@ impl std::hash::Hash for Limit {
     }
 }
 
-/// What a limit says, as data.
+/// A limit as data.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Spec {
     /// `token-bucket COUNT/PERIOD [burst=] [initial=] [start=]`
     TokenBucket {
-        /// How fast tokens come back.
+        /// The refill rate.
         rate: Rate,
-        /// The most it holds.
+        /// The most tokens it holds.
         burst: u32,
-        /// What a key that has never called holds, unless that is `burst`.
+        /// What an unseen key holds, if not `burst`.
         initial: Option<Initial>,
     },
     /// `leaky-bucket COUNT/PERIOD [capacity=]`
     LeakyBucket {
-        /// How fast it leaks.
+        /// The rate at which it leaks.
         rate: Rate,
         /// The most it holds.
         capacity: u32,
@@ -93,90 +96,93 @@ pub enum Spec {
     },
     /// `pacer COUNT/PERIOD [queue=]`
     Pacer {
-        /// How fast calls leave.
+        /// The rate at which calls leave.
         rate: Rate,
-        /// How many may wait.
+        /// The most calls that are queued.
         queue: u32,
     },
     /// `fixed-window COUNT/PERIOD [start=] [tz=]`
     FixedWindow {
-        /// How much each window admits.
+        /// The cost that each window admits.
         count: u32,
         /// Where windows begin and end.
         windows: WindowSpec,
     },
     /// `sliding-log COUNT/PERIOD [count=all]`
     SlidingLog {
-        /// How much any period admits.
+        /// The cost that any period admits.
         rate: Rate,
         /// Whether denied calls count too.
         count_all: bool,
     },
     /// `sliding-window COUNT/PERIOD`
     SlidingWindow {
-        /// About how much any period admits.
+        /// The cost that any period admits, as an estimate.
         rate: Rate,
     },
     /// `smooth COUNT/PERIOD [warmup=] [cold=] [burst=] [initial=] [start=]`
     Smooth {
-        /// How fast permits come in.
+        /// The rate at which permits are issued.
         rate: Rate,
-        /// How it comes up to its rate, if it has to.
+        /// The warm-up, if there is one.
         warm_up: Option<WarmUp>,
-        /// The most permits stored, unless that is a second's worth or the warm-up's.
+        /// The most permits stored, if not one second's worth or that of the warm-up.
         burst: Option<u32>,
-        /// What is stored for a key that has never called, unless that is nothing or, with a warm-up, the most.
+        /// The permits stored for an unseen key, if not 0 or, with a warm-up, the most.
         initial: Option<u32>,
-        /// When it was made; the moment the limiter was made if not said.
+        /// When it starts; by default the moment the limiter was created.
         start: Option<Time>,
     },
     /// `concurrency COUNT [ttl=]`
     Concurrency {
-        /// How many at once.
+        /// The most that is held at once.
         count: u32,
-        /// After how long a lease lapses that is neither returned nor renewed. Without one it is held until it is returned.
+        /// When a lease expires that is neither released nor renewed. Without a ttl it is held
+        /// until it is released.
         ttl: Option<Span>,
     },
 }
 
-/// What a key that has never called holds.
+/// What an unseen key holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct Initial {
-    /// How many tokens.
+    /// The tokens at `start`.
     pub tokens: u32,
-    /// Since when it has been filling; the moment the limiter was made if not said.
+    /// Since when the bucket has been filling; by default the moment the limiter was created.
     pub start: Option<Time>,
 }
 
 /// Where the windows of `fixed-window` begin and end.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum WindowSpec {
-    /// Aligned to a moment, the Unix epoch unless said, and closed before it.
+    /// Aligned to a moment, by default the Unix epoch, and closed before it.
     Aligned {
         /// When the first window begins.
         start: Time,
-        /// How long each is.
+        /// The length of each window.
         period: Span,
     },
     /// Opened by the first allowed call.
     First {
-        /// How long each is.
+        /// The length of each window.
         period: Span,
     },
-    /// A unit of the calendar in a zone. (A day in UTC is `Aligned`.)
+    /// A calendar unit in a time zone. (A day in UTC is `Aligned`.)
     Calendar {
-        /// Which unit.
+        /// The unit.
         unit: CalendarUnit,
-        /// Whose calendar.
+        /// The time zone.
         zone: Zone,
     },
 }
 
-/// Bounds that whoever runs the limiter may move.
+/// Bounds that an application may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// The largest count of a `sliding-log`, which remembers every call: 16 bytes each. A million by default.
+    /// The largest count of a `sliding-log`, which keeps 16 bytes per call. A million by default.
     pub log_count_max: u32,
 }
 
@@ -195,8 +201,8 @@ impl Limit {
         parse::limit(text, bounds)
     }
 
-    /// Reads a list of limits that must all allow a call, `A + B`, or a single limit. The list has at
-    /// most [`LIMITS_MAX`] limits of at most [`LIMIT_LEN_MAX`] bytes each.
+    /// Reads a list of limits that must all allow a call, `A + B`, or a single limit. The list has
+    /// at most [`LIMITS_MAX`] limits of at most [`LIMIT_LEN_MAX`] bytes each.
     ///
     /// ```
     /// use sluicegate::Limit;
@@ -220,12 +226,12 @@ impl Limit {
         texts.join(parse::SEPARATOR)
     }
 
-    /// What the limit says, as data.
+    /// The limit as data.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Whether it counts from the moment at which its limiter was made.
+    /// Returns `true` if it counts from the moment its limiter was created.
     pub(crate) fn counts_from_start(&self) -> bool {
         matches!(
             self.spec,
@@ -249,14 +255,14 @@ impl Limit {
         }
     }
 
-    /// How much it admits in its [period](Limit::period) when calls come evenly: `COUNT` of `COUNT/PERIOD`. Of `concurrency`: how
-    /// many at once.
+    /// `COUNT` of `COUNT/PERIOD`: the cost that it admits per [period](Limit::period) of even
+    /// traffic. For `concurrency`, the most that is held at once.
     pub fn count(&self) -> u64 {
         u64::from(self.measure().0)
     }
 
-    /// `PERIOD` of `COUNT/PERIOD`. A unit of the calendar is taken at its usual length: a day 24 hours, a month 30
-    /// days, a year 365. Of `concurrency`, which has none, it is zero.
+    /// `PERIOD` of `COUNT/PERIOD`. A calendar unit counts with its usual length: a day has 24
+    /// hours, a month 30 days, a year 365. For `concurrency`, which has no period, it is zero.
     pub fn period(&self) -> Span {
         self.measure().1
     }
@@ -286,7 +292,7 @@ impl Limit {
         }
     }
 
-    /// Every algorithm's name in the grammar.
+    /// The names of all algorithms in the grammar.
     pub const ALGORITHMS: [&'static str; 9] = [
         "token-bucket",
         "leaky-bucket",
@@ -299,15 +305,17 @@ impl Limit {
         "concurrency",
     ];
 
-    /// The names of those that decide checks, with a [`crate::Limiter`]: all but `concurrency`, which gives leases.
+    /// The names of the algorithms that decide checks: all but `concurrency`, which grants leases.
     pub const CHECKS: [&'static str; 8] = {
         let [checks @ .., _concurrency] = Limit::ALGORITHMS;
         checks
     };
 
-    /// What the core decides checks with, for a limiter that is made at `now`. The moment matters only to `smooth`, and to a bucket
-    /// with `initial`, that does not say its own `start`. `None` for `concurrency`, which gives leases and decides no checks:
-    /// [`Limit::concurrency`]. [`ListError::check`] refuses it for whoever makes a list of limits.
+    /// Returns what the core decides checks with, for a limiter that is created at `now`. The
+    /// moment matters only to `smooth` and to a bucket with `initial`, and only without their own
+    /// `start`.
+    ///
+    /// Returns `None` for `concurrency`, which grants leases: see `Limit::as_concurrency`.
     pub fn made_at(&self, now: Time) -> Option<AnyLimit> {
         let Made::Check(made) = &self.made else { return None };
         Some(match (made, &self.spec) {
@@ -315,7 +323,7 @@ impl Limit {
                 AnyLimit::Cell(CellLimit::TokenBucket(bucket)),
                 Spec::TokenBucket { initial: Some(Initial { tokens, start: None }), .. },
             ) => {
-                // Cannot fail: the same number was accepted when the limit was made.
+                // Cannot fail: the same number was accepted when the limit was created.
                 let bucket = bucket.starting_with(u64::from(*tokens), now).unwrap_or(*bucket);
                 AnyLimit::Cell(CellLimit::TokenBucket(bucket))
             }
@@ -326,10 +334,11 @@ impl Limit {
         })
     }
 
-    /// What the core decides checks with under all of these limits: each, or an error, so that none is left out.
+    /// Returns what the core decides checks with under all of these limits, or an error, so that
+    /// none is left out.
     ///
     /// # Errors
-    /// When they do not go together, or one gives leases.
+    /// If the limits do not go together, or one grants leases.
     pub fn all_made_at(limits: &[Limit], now: Time) -> Result<Vec<AnyLimit>, ListError> {
         ListError::check(limits)?;
         let made =
@@ -345,15 +354,16 @@ impl Limit {
         })
     }
 
-    /// What the core gives leases with, if this is `concurrency`.
-    pub fn concurrency(&self) -> Option<Concurrency> {
+    /// Returns what the core grants leases with, if this is `concurrency`.
+    #[doc(hidden)]
+    pub fn as_concurrency(&self) -> Option<Concurrency> {
         match self.made {
             Made::Lease(concurrency) => Some(concurrency),
             Made::Check(_) => None,
         }
     }
 
-    /// Whether the limit may stand in a list of several, all or nothing.
+    /// Returns `true` if the limit may be in a list of several, which is all or nothing.
     pub fn fits_in_a_list(&self) -> bool {
         !matches!(
             self.spec,
@@ -413,7 +423,7 @@ impl Limit {
     }
 }
 
-/// Guava's limiter. What says no more than the default is dropped from the options.
+/// Builds Guava's limiter. Options that equal the default are removed.
 fn smooth(
     rate: Rate,
     warm_up: Option<WarmUp>,

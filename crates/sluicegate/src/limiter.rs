@@ -225,7 +225,7 @@ impl Limiter {
         cost: u64,
         max_wait: Duration,
     ) -> Result<Decision, Unsupported> {
-        self.check_within_at(key, cost, Span::from(max_wait), self.now())
+        self.check_within_at(key, cost, max_wait, self.now())
     }
 
     /// Charges at a time, to act within the longest wait.
@@ -236,13 +236,14 @@ impl Limiter {
         &self,
         key: impl Key,
         cost: u64,
-        max_wait: Span,
+        max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<Decision, Unsupported> {
         let (key, cost) = (self.fingerprint(key), saturating_count(cost));
         if let Some(denial) = self.denied_by_queue(key, cost, now) {
             return self.offered(Verb::CheckWithin).map(|()| denial);
         }
+        let max_wait = max_wait.into();
         let decision = on_store!(&self.inner.store, store => store.check_within(key, now, cost, max_wait))?;
         self.observe(&decision);
         Ok(decision)
@@ -355,8 +356,8 @@ impl Limiter {
 
     /// Waits until so long from now on the limiter's clock, in any runtime: for the [`Decision::delay`] of a call that was
     /// allowed for later. Nobody's turn depends on it; to wait in line use [`Limiter::acquire`].
-    pub fn delay(&self, delay: Span) -> Delay {
-        Delay::new(self.inner.clock.clone(), self.now().saturating_add(delay))
+    pub fn delay(&self, delay: impl Into<Span>) -> Delay {
+        Delay::new(self.inner.clock.clone(), self.now().saturating_add(delay.into()))
     }
 
     #[inline]

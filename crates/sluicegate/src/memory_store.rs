@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Limiter "api"   scope, tag ──┐
-//! Limiter "reply" scope, tag ──┼──▶ fingerprint of (scope, key), tag of the limits ──▶ one bounded store
+//! Limiter "reply" scope, tag ──┼──▶ fingerprint of (scope, key), tag of limits ──▶ one store
 //! Limiter inline  scope, tag ──┘
 //! ```
 //!

@@ -1,15 +1,18 @@
-//! Receipts as outsiders see them: nobody can read the hash of a key in one, or make up another.
+//! Seals receipts and lease ids: outsiders can neither read the key's hash in one nor forge
+//! another.
 //!
-//! In plain words: three words are shuffled by a keyed function, over and over, in a way that can be run backwards by whoever
-//! has the key (a Feistel network). What comes out tells nothing of what went in, and a made-up one comes out as nonsense, which
-//! no store knows. The function is the standard library's keyed hash (`SipHash`), its keys are the operating system's randomness.
+//! Three words are encrypted with a Feistel network: a keyed function of two of them changes the
+//! third, over and over, which can be reversed only with the key. The result reveals nothing, and a
+//! forged id decrypts to nonsense that no store knows. The function is the standard library's keyed
+//! hash (`SipHash`), with keys from the operating system's random source.
 
 use std::hash::{BuildHasher as _, RandomState};
 
-/// Every word is changed four times, by a function of the two others.
+/// Every word is changed four times.
 const ROUNDS: u64 = 12;
 
-/// What receipts are sealed with. Every limiter, or store that limiters share, has its own.
+/// The key that seals receipts and lease ids. Every limiter, or store that limiters share, has its
+/// own.
 #[derive(Default)]
 pub(crate) struct Seal(RandomState);
 
@@ -32,15 +35,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sealed_can_be_unsealed_and_looks_like_noise() {
+    fn sealed_words_look_random_and_can_be_unsealed() {
         let seal = Seal::default();
         let mut changed = 0;
         for number in 0..1_000 {
             let words = [number, 7, 0];
             let sealed = seal.seal(words);
             assert_eq!(seal.unseal(sealed), words);
-            assert_ne!(Seal::default().unseal(sealed), words, "another's seal");
-            // One bit more changes half of all bits, wherever it is.
+            assert_ne!(Seal::default().unseal(sealed), words, "the seal of another store");
+            // One flipped bit changes half of all bits.
             let other = seal.seal([number, 7, 1]);
             changed += sealed.iter().zip(other).map(|(one, other)| (one ^ other).count_ones()).sum::<u32>();
         }

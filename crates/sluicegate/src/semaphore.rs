@@ -1,8 +1,28 @@
-//! Semaphores: how many may be at work at once under each key, by leases that are returned or lapse.
+//! Semaphores: `concurrency` limits, which grant a lease per call in progress under each key.
 //!
-//! `book.rs` is what is known of keys, `desk.rs` and `line.rs` what is done under their lock to leases and to those who wait, `shard.rs`
-//! that lock and whatever comes after it; `acquire.rs` is the call that waits, `grant.rs` its answer, `lease.rs` what it holds. The rules are
-//! the core's: `sluicegate_core::concurrency`.
+//! | file | holds |
+//! |---|---|
+//! | `acquire.rs` | the call that waits for a lease |
+//! | `grant.rs`, `lease.rs` | its result, and the lease that it holds |
+//! | `shard.rs` | a shard of the keys: its lock, and the effects deferred until its release |
+//! | `state.rs` | what the lock protects |
+//! | `locked_shard.rs`, `queue.rs` | what happens under the lock, to leases and to waiters |
+//! | `capacity.rs` | the bound on leases over all shards |
+//! | `scope.rs` | several semaphores that share one pool of leases |
+//!
+//! The rules of the limit are the core's: `sluicegate_core::concurrency`.
+//!
+//! # Invariants
+//!
+//! - **A lease id is used once.** A lease is found by its index and a nonce, so a late release or
+//!   renew never affects another lease.
+//! - **Expired leases are removed before the core is asked about a key** (`locked_shard.rs`),
+//!   because only the shard knows where each lease is stored. An expired lease that any caller has
+//!   seen expired is gone: it cannot come back if the clock steps backwards.
+//! - **A limit applies per key, not per scope**: it is that of the semaphore that last used the
+//!   key.
+//! - **No user code runs under a lock**, and a granted lease has its owner before any user code
+//!   runs. If that panics, the owner is dropped and releases the lease.
 
 mod acquire;
 mod builder;
@@ -40,24 +60,25 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// So many at once under each of as many keys as call.
+/// A concurrency limit per key, which grants leases.
 ///
 /// ```
 /// use sluicegate::semaphore::Semaphore;
 ///
 /// let exports = Semaphore::new("concurrency 2 ttl=30s")?;
-/// let leases: Vec<_> = (0..3).filter_map(|_| exports.try_acquire("Harry", 1).lease()).collect();
+/// let leases: Vec<_> = (0..3).filter_map(|_| exports.try_acquire("user:42", 1).lease()).collect();
 /// assert_eq!(leases.len(), 2);
 /// drop(leases);
-/// assert!(exports.acquire("Harry", 1).blocking().allowed()); // in async code: .await
+/// assert!(exports.acquire("user:42", 1).blocking().allowed()); // in async code: .await
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// A lease is returned when it is dropped. With `ttl` it also lapses when nobody renews it: whoever crashed, hung or forgot frees its
-/// place. Without, it is held until it is dropped, in this process only, and the clock is asked only for those who wait.
+/// A lease is released when it is dropped. With a `ttl` it also expires unless it is renewed, so a
+/// holder that crashes, hangs or leaks its lease frees its permits. Without one it is held until it
+/// is dropped, in this process only, and the clock is read only for waiters.
 ///
-/// It is cheap to share: its clones are the same semaphore. A key takes memory only while it has leases or somebody who waits, and all of it is
-/// bounded ([`SemaphoreBuilder::max_leases`]).
+/// A semaphore is cheap to share: a clone is another handle to it. A key takes memory only while it
+/// has leases or waiters, and all of it is bounded ([`SemaphoreBuilder::max_leases`]).
 #[derive(Clone)]
 pub struct Semaphore {
     inner: Arc<Inner>,
@@ -68,22 +89,22 @@ struct Inner {
     common: Arc<Common>,
     seeds: Arc<Seeds>,
     max_leases: usize,
-    /// Where several semaphores share a room: its own numbers and scope.
+    /// If several semaphores share a pool: the limit and scope of this one.
     scoped: Option<Arc<ScopedLimit>>,
-    /// As text and data, for whoever asks.
+    /// As text and data, for [`Semaphore::limit`].
     limit: Mutex<Limit>,
 }
 
 impl Semaphore {
-    /// A semaphore with the default settings: `"concurrency 10 ttl=30s"`.
+    /// Creates a semaphore with the default settings: `"concurrency 10 ttl=30s"`.
     ///
     /// # Errors
-    /// When the text is not a limit, or another one than `concurrency`.
+    /// If the text is not a limit, or not a `concurrency` limit.
     pub fn new(limit: impl IntoLimits) -> Result<Semaphore, BuildError> {
         Semaphore::builder(limit).build()
     }
 
-    /// A semaphore with settings of your own.
+    /// A builder for a semaphore.
     pub fn builder(limit: impl IntoLimits) -> SemaphoreBuilder {
         SemaphoreBuilder::new(limit)
     }
@@ -99,7 +120,7 @@ impl Semaphore {
         Semaphore { inner: Arc::new(Inner { shards, common, seeds, max_leases, scoped: None, limit }) }
     }
 
-    /// A semaphore of a scope, in the same room.
+    /// A semaphore of a scope, with the same pool.
     fn in_scope(&self, scoped: Arc<ScopedLimit>, limit: Limit) -> Semaphore {
         let Inner { shards, common, seeds, max_leases, .. } = &*self.inner;
         let inner = Inner {
@@ -118,35 +139,37 @@ impl Semaphore {
         self.inner.scoped.as_ref()
     }
 
-    /// A lease of this cost, if there is room for it now and nobody waits for one. Cost 0 is always allowed, and there is no lease for it.
+    /// Acquires a lease of this cost if enough permits are free and no call waits for them. Cost 0
+    /// is always allowed, without a lease.
     #[inline]
     pub fn try_acquire(&self, key: impl Key, cost: u64) -> Grant {
         let key = self.fingerprint(key);
         self.shard(key).try_acquire(self.caller(), key, saturating_count(cost), None)
     }
 
-    /// The same at a time.
+    /// Tries to acquire a lease at a given time: see [`Semaphore::try_acquire`].
     pub fn try_acquire_at(&self, key: impl Key, cost: u64, now: Time) -> Grant {
         let key = self.fingerprint(key);
         self.shard(key).try_acquire(self.caller(), key, saturating_count(cost), Some(now))
     }
 
-    /// Waits for as long as it takes until there is room for a lease of this cost, first come, first served.
+    /// Waits until enough permits are free for a lease of this cost, first in, first out per key.
     ///
-    /// It is refused only if no wait would help, or too many wait already. While callers wait in line under a key, nobody overtakes them: not a
-    /// smaller cost, and not [`Semaphore::try_acquire`].
+    /// It is denied only if no wait would help or the queue is full. Waiters of a key are never
+    /// overtaken, neither by a smaller cost nor by [`Semaphore::try_acquire`].
     #[inline]
     pub fn acquire(&self, key: impl Key, cost: u64) -> AcquireLease {
         self.acquire_with(key, cost, MaxWait::Forever)
     }
 
-    /// The same, for at most `max_wait`. Whether a lease will be returned in time nobody knows, so it is refused when the time has passed.
+    /// Waits like [`Semaphore::acquire`], for at most `max_wait`. When leases will be released is
+    /// unknown, so the call is denied only after that time.
     #[inline]
     pub fn acquire_within(&self, key: impl Key, cost: u64, max_wait: Duration) -> AcquireLease {
         self.acquire_with(key, cost, MaxWait::For(max_wait.into()))
     }
 
-    /// The same, until a time on the semaphore's clock.
+    /// Waits like [`Semaphore::acquire`], until a time on the semaphore's clock.
     #[inline]
     pub fn acquire_until(&self, key: impl Key, cost: u64, deadline: Time) -> AcquireLease {
         self.acquire_with(key, cost, MaxWait::Until(deadline))
@@ -158,63 +181,66 @@ impl Semaphore {
         AcquireLease::new(Arc::clone(self.shard(key)), self.inner.scoped.clone(), key, cost, max_wait)
     }
 
-    /// Gives a lease of the key a new ttl from now on. `false` if it is not live any more, or not of this key.
+    /// Extends a live lease of the key by a full TTL. Returns `false` if it has expired, was
+    /// released, or belongs to another key.
     #[must_use = "a lease that is not renewed has expired: another call may hold its permits"]
     pub fn renew(&self, key: impl Key, lease: &LeaseId) -> bool {
         self.find(key, lease)
             .is_some_and(|(shard, key, lease)| shard.renew_by_id(self.caller(), key, lease, None))
     }
 
-    /// The same at a time.
+    /// Renews a lease at a given time: see [`Semaphore::renew`].
     #[must_use = "a lease that is not renewed has expired: another call may hold its permits"]
     pub fn renew_at(&self, key: impl Key, lease: &LeaseId, now: Time) -> bool {
         self.find(key, lease)
             .is_some_and(|(shard, key, lease)| shard.renew_by_id(self.caller(), key, lease, Some(now)))
     }
 
-    /// Returns a lease of the key. Whether it was live until then.
+    /// Releases a lease of the key. Returns `true` if it was live.
     pub fn release(&self, key: impl Key, lease: &LeaseId) -> bool {
         self.find(key, lease)
             .is_some_and(|(shard, key, lease)| shard.release_by_id(self.caller(), key, lease, None))
     }
 
-    /// The same at a time.
+    /// Releases a lease at a given time: see [`Semaphore::release`].
     pub fn release_at(&self, key: impl Key, lease: &LeaseId, now: Time) -> bool {
         self.find(key, lease)
             .is_some_and(|(shard, key, lease)| shard.release_by_id(self.caller(), key, lease, Some(now)))
     }
 
-    /// Would a lease of this cost be given now? Nothing is taken. (It does not look at [`SemaphoreBuilder::max_leases`].)
+    /// Decides whether a lease of this cost would be granted now. None is acquired.
+    /// ([`SemaphoreBuilder::max_leases`] is not considered.)
     pub fn peek(&self, key: impl Key, cost: u64) -> Decision {
         let key = self.fingerprint(key);
         self.shard(key).peek(self.caller(), key, saturating_count(cost), None)
     }
 
-    /// The same at a time.
+    /// Decides for a given time: see [`Semaphore::peek`].
     pub fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
         let key = self.fingerprint(key);
         self.shard(key).peek(self.caller(), key, saturating_count(cost), Some(now))
     }
 
-    /// Forgets the key's leases: all of them are void, and those who wait go on.
+    /// Voids all leases of the key, and grants the freed permits to its waiters.
     pub fn reset(&self, key: impl Key) {
         let key = self.fingerprint(key);
         self.shard(key).reset(self.caller(), key);
     }
 
-    /// Changes the numbers of the running semaphore. Leases stay out and keep their time until they are renewed; with fewer places than are held
-    /// nothing remains until enough are back. Those who wait go on by the new numbers.
+    /// Changes the limit of a semaphore in use. Leases stay held and keep their expiry until they
+    /// are renewed; if more is held than the new limit, nothing remains until enough is released.
+    /// Waiters follow the new limit.
     ///
     /// # Errors
-    /// When the text is not a limit, or another one than `concurrency`. And if it is a semaphore of a
-    /// [`LeaseScope`]: make another one of the same scope instead.
+    /// If the text is not a limit, or not a `concurrency` limit; and for a semaphore of a
+    /// [`LeaseScope`]: create another one of the same scope instead.
     pub fn change(&self, limit: impl IntoLimits) -> Result<(), ChangeError> {
         let (limit, concurrency) = builder::single(limit.into_limits())?;
         if self.inner.scoped.is_some() {
             return Err(ChangeError::OfScope);
         }
         let shards = &self.inner.shards;
-        // Two changes at once do not mix: the shards are told under this lock, which nobody else needs to decide.
+        // This lock serializes changes, so that two of them do not mix. No decision needs it.
         let mut current = self.inner.limit.lock().unwrap_or_else(PoisonError::into_inner);
         let deferred: Vec<Option<Deferred>> = shards.iter().map(|shard| shard.change(concurrency)).collect();
         *current = limit;
@@ -227,13 +253,13 @@ impl Semaphore {
         Ok(())
     }
 
-    /// The limit, as it is now.
+    /// The current limit.
     pub fn limit(&self) -> Limit {
         self.inner.limit.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What has been decided and what is held. One part of the keys after another is locked for a moment, so ask for this as often as
-    /// metrics are read, not with every call.
+    /// What the semaphore has decided and holds. This locks the shards one after another, so call
+    /// it as often as metrics are read, not with every call.
     pub fn stats(&self) -> SemaphoreStats {
         let mut stats = SemaphoreStats {
             max_leases: self.inner.max_leases,
@@ -257,7 +283,8 @@ impl Semaphore {
         }
     }
 
-    /// Where a key is. Its first half finds it there, so the shard is found by the second.
+    /// The shard of a key. Its table uses the first half of the fingerprint, so the shard is chosen
+    /// by the second.
     #[inline]
     fn shard(&self, key: Fingerprint) -> &Arc<Shard> {
         let [.., last] = key.low.to_le_bytes();

@@ -1,4 +1,4 @@
-//! What an unavailable store does to a call.
+//! Why a shared store gave no answer.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,23 +7,26 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum StoreFailure {
-    /// It was not asked: it has failed often of late, or there is no connection. Nothing was charged.
+    /// The call was not sent: the store has failed repeatedly, or there is no connection. Nothing
+    /// was charged.
     Unavailable(String),
-    /// No answer came in time. The call may have been charged, and is not sent again.
+    /// No reply arrived in time. The call may have been charged, and is not retried.
     TimedOut {
-        /// How long was waited.
+        /// How long the call waited.
         deadline: Duration,
     },
-    /// The connection broke before the answer came. The call may have been charged, and is not sent again.
+    /// The connection broke before the reply arrived. The call may have been charged, and is not
+    /// retried.
     Disconnected(String),
-    /// It answered, and the answer cannot be used. The call may have been charged, and is not sent again.
+    /// The reply cannot be used. The call may have been charged, and is not retried.
     BadReply(String),
-    /// It refused, in its own words: no memory, no permission, a replica. Nothing was charged.
+    /// The store rejected the call, for the given reason: out of memory, no permission, a replica.
+    /// Nothing was charged.
     Rejected(String),
 }
 
 impl StoreFailure {
-    /// Whether the call may have been charged all the same.
+    /// Returns `true` if the call may have been charged nonetheless.
     pub fn may_have_charged(&self) -> bool {
         matches!(
             self,
@@ -35,17 +38,17 @@ impl StoreFailure {
 impl fmt::Display for StoreFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreFailure::Unavailable(why) => write!(f, "the store is away: {why}"),
+            StoreFailure::Unavailable(why) => write!(f, "the store is unavailable: {why}"),
             StoreFailure::TimedOut { deadline } => {
-                write!(f, "the store gave no answer within {deadline:?}; the call may have been charged")
+                write!(f, "no reply from the store within {deadline:?}; the call may have been charged")
             }
             StoreFailure::Disconnected(why) => {
                 write!(f, "the connection to the store broke: {why}; the call may have been charged")
             }
             StoreFailure::BadReply(why) => {
-                write!(f, "the store's answer cannot be used: {why} The call may have been charged")
+                write!(f, "the store's reply is invalid, and the call may have been charged: {why}")
             }
-            StoreFailure::Rejected(why) => write!(f, "the store refused: {why}"),
+            StoreFailure::Rejected(why) => write!(f, "the store rejected the call: {why}"),
         }
     }
 }

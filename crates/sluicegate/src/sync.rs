@@ -1,5 +1,6 @@
-//! The locks and shared counts of the store: loom's when the model checker runs it. What a place's lock guards, and the
-//! words of the tables, stay the standard library's: the model checker sees the locks, not the words.
+//! The locks and atomic counters of the crate. Under the model checker they are loom's. What a
+//! shard's lock protects, and the words of the tables, are always the standard library's: the model
+//! checker sees the locks, not the words.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,43 +14,45 @@ pub use std::sync::{Mutex, MutexGuard};
 
 pub use lock::{Guard, Lock};
 
-/// A lock that is given back with a plain store.
+/// A lock that is released with a plain store.
 ///
-/// Why not the standard library's: giving that back takes a second atomic read-modify-write, 2.5 ns on a hot key
-/// (docs/benchmarks.md). What is held is short: some 20 ns, a few microseconds when a new key looks for room.
+/// Why not the standard library's: releasing that takes a second atomic read-modify-write, 2.5 ns
+/// on a hot key (docs/benchmarks.md). Critical sections are short: some 20 ns, and a few
+/// microseconds when a new key needs room.
 ///
-/// Whoever finds it taken spins for about a microsecond, then lets others run, then sleeps for short times: so it
-/// ends even if the holder has a lower priority and waits for this very processor.
+/// A thread that finds the lock taken spins for about a microsecond, then yields, then sleeps
+/// briefly. So it makes progress even if the holder has a lower priority and waits for this very
+/// processor.
 #[cfg(not(loom))]
 mod lock {
     use spin::mutex::{SpinMutex, SpinMutexGuard};
     use std::time::Duration;
 
-    /// Tries before others are let run, each a little longer than the one before.
+    /// Attempts before yielding, each spinning a little longer than the one before.
     const SPINS: u32 = 8;
-    /// Tries, letting others run in between, before sleeping.
+    /// Attempts before sleeping.
     const YIELDS: u32 = 64;
     const SLEEP: Duration = Duration::from_micros(50);
 
     /// A lock.
     pub struct Lock<T>(SpinMutex<T>);
 
-    /// The lock, held.
+    /// Holds the lock.
     pub type Guard<'a, T> = SpinMutexGuard<'a, T>;
 
     impl<T> Lock<T> {
-        /// One that nobody holds.
+        /// A lock that is free.
         pub fn new(value: T) -> Lock<T> {
             Lock(SpinMutex::new(value))
         }
 
-        /// Without waiting.
+        /// Takes the lock if it is free.
         #[inline]
         pub fn try_lock(&self) -> Option<Guard<'_, T>> {
             self.0.try_lock()
         }
 
-        /// Waits for it.
+        /// Takes the lock, waiting for it if necessary.
         #[inline]
         pub fn lock(&self) -> Guard<'_, T> {
             match self.0.try_lock() {
@@ -58,7 +61,7 @@ mod lock {
             }
         }
 
-        /// Reads the lock, so that it is in the cache when it is taken.
+        /// Reads the lock, so that it is cached when it is taken.
         #[inline]
         pub fn touch(&self) -> bool {
             self.0.is_locked()
@@ -92,26 +95,26 @@ mod lock {
     /// A lock.
     pub struct Lock<T>(Mutex<T>);
 
-    /// The lock, held.
+    /// Holds the lock.
     pub type Guard<'a, T> = MutexGuard<'a, T>;
 
     impl<T> Lock<T> {
-        /// One that nobody holds.
+        /// A lock that is free.
         pub fn new(value: T) -> Lock<T> {
             Lock(Mutex::new(value))
         }
 
-        /// Without waiting.
+        /// Takes the lock if it is free.
         pub fn try_lock(&self) -> Option<Guard<'_, T>> {
             self.0.try_lock().ok()
         }
 
-        /// There is no cache here.
+        /// Loom models no cache.
         pub fn touch(&self) -> bool {
             false
         }
 
-        /// Waits for it.
+        /// Takes the lock, waiting for it if necessary.
         pub fn lock(&self) -> Guard<'_, T> {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }

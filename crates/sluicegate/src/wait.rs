@@ -42,7 +42,7 @@ use std::time::Duration;
 /// use sluicegate::wait::Denial;
 /// use std::time::Duration;
 ///
-/// let orders = Limiter::builder("min-interval 30m").clock(ManualClock::default()).build()?;
+/// let orders = Limiter::builder("min-interval 30min").clock(ManualClock::default()).build()?;
 /// assert!(orders.check("user:42").allowed());
 /// let acquired = orders.acquire_within("user:42", 1, Duration::from_secs(60)).blocking();
 /// assert_eq!(acquired.denial(), Some(Denial::TooLong)); // immediately: it would take half an hour

@@ -1,15 +1,16 @@
-//! The store's own synchronisation under a model checker: every order in which two or three threads can meet.
+//! The crate's synchronization under a model checker: every interleaving of two or three threads.
 //!
 //! ```text
 //! cargo xtask loom
 //! ```
 //!
-//! What is checked is what the store adds to its locks: the numbers of keys and receipts that all places share, limits
-//! that change while others call, several locks at once, and lines whose turns come while callers join and leave;
-//! and the same of a semaphore's leases. Each model is small enough to be explored to the end.
+//! The models check what the code adds to its locks: the counts of keys and receipts that all
+//! shards share, limits that change during calls, several locks at once, queues whose heads become
+//! due while calls join and leave, and a semaphore's leases. Each model is small enough to be
+//! explored completely.
 
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use loom::thread;
 use sluicegate::clock::ManualClock;
@@ -45,9 +46,10 @@ fn a_burst_is_admitted_exactly_once() {
     }
 }
 
-/// Two new keys and room for one: never two held, never none. Of four keys in three places some two are not in the same.
+/// Two new keys and room for one: never two stored, never none. Of four keys in three shards some
+/// two are in different ones.
 #[test]
-fn the_number_of_keys_is_shared_by_all_places() {
+fn max_keys_is_shared_by_all_shards() {
     for (left, right) in [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")] {
         loom::model(move || {
             let limiter = limiter("fixed-window 5/h", 3);
@@ -63,7 +65,7 @@ fn the_number_of_keys_is_shared_by_all_places() {
 
 /// Two limiters named in opposite orders: no deadlock, and both are charged the same.
 #[test]
-fn several_are_charged_all_or_none_in_any_order() {
+fn check_all_is_atomic_in_any_order() {
     loom::model(|| {
         let (left, right) = (limiter("fixed-window 1/h", 1), limiter("token-bucket 1/h burst=5", 1));
         let (other_left, other_right) = (left.clone(), right.clone());
@@ -76,9 +78,9 @@ fn several_are_charged_all_or_none_in_any_order() {
     });
 }
 
-/// A change of limits while a key calls for the first time: it meets the new limit afterwards in any case.
+/// A change of limits during a key's first call: afterwards the new limit applies in any case.
 #[test]
-fn a_change_misses_no_place() {
+fn a_change_reaches_every_shard() {
     loom::model(|| {
         let limiter = limiter("fixed-window 5/h", 1);
         let other = limiter.clone();
@@ -90,11 +92,11 @@ fn a_change_misses_no_place() {
     });
 }
 
-/// The count of versions starts again while a key calls: what it used is neither lost nor read twice.
+/// Versions restart during a call: the usage is neither lost nor converted twice.
 #[test]
-fn versions_start_again_under_one_lock() {
+fn versions_restart_under_one_lock() {
     loom::model(|| {
-        // Read twice, what was used at one rate would be taken for more or less at another.
+        // Converted twice, usage at one rate would become more or less at another.
         let limiter = limiter("token-bucket 1/h burst=60", 1);
         assert!(limiter.check("k").allowed());
         let other = limiter.clone();
@@ -107,9 +109,10 @@ fn versions_start_again_under_one_lock() {
     });
 }
 
-/// The numbers of limits that nobody needs are given out again while a key calls: it is judged by its own limit throughout.
+/// The tags of unused limits are reused during a call: the key is decided under its own limit
+/// throughout.
 #[test]
-fn a_limit_that_is_needed_keeps_its_number() {
+fn a_limit_in_use_keeps_its_tag() {
     loom::model(|| {
         let clock = ManualClock::default();
         let store = MemoryStore::builder().clock(clock).max_keys(3).build().unwrap();
@@ -117,19 +120,19 @@ fn a_limit_that_is_needed_keeps_its_number() {
         let kept = limiter("fixed-window 5/h", 0).unwrap();
         let other = kept.clone();
         let other = thread::spawn(move || other.check_cost("k", 2).remaining());
-        // Four numbers, all but one of which are free again when the fifth limit comes.
+        // Four tags, all but one of which are free again when the fifth limit arrives.
         for scope in 1..=4 {
             let brief = limiter(&format!("fixed-window {}/h", 10 + scope), scope).unwrap();
-            assert_eq!(brief.peek("k", 0).remaining(), 10 + scope);
+            assert_eq!(brief.peek("k", 0).remaining(), u64::from(10 + scope));
         }
         assert_eq!(other.join().unwrap(), 3);
         assert_eq!(kept.check("k").remaining(), 2);
     });
 }
 
-/// One receipt for two: one of them gets it, and it is there again after the cancel.
+/// One receipt for two threads: one of them gets it, and it is free again after the cancel.
 #[test]
-fn receipts_are_counted() {
+fn receipts_are_bounded() {
     loom::model(|| {
         let builder = Limiter::builder("fixed-window 9/h").clock(ManualClock::default()).max_keys(1);
         let limiter = builder.max_receipts(1).build().unwrap();
@@ -144,7 +147,7 @@ fn receipts_are_counted() {
     });
 }
 
-/// How often somebody in line was woken.
+/// Counts wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -154,22 +157,23 @@ impl Wake for Woken {
     }
 }
 
-/// Polls once. Whether the turn has come.
+/// Polls once. Returns `true` if the call is done.
 fn poll(acquire: &mut Acquire<'_>, woken: &Arc<Woken>) -> bool {
     let waker = Waker::from(Arc::clone(woken));
-    matches!(Pin::new(acquire).poll(&mut Context::from_waker(&waker)), Poll::Ready(turn) if turn.allowed())
+    matches!(Pin::new(acquire).poll(&mut Context::from_waker(&waker)), Poll::Ready(acquired) if acquired.allowed())
 }
 
-fn in_line(limits: &str) -> (Limiter, ManualClock) {
+fn drained(limits: &str) -> (Limiter, ManualClock) {
     let clock = ManualClock::default();
     (Limiter::builder(limits).clock(clock.clone()).max_keys(1).build().unwrap(), clock)
 }
 
-/// The turn comes while its caller joins the line: it is either there at once, or woken exactly once.
+/// A call becomes due while it is enqueued: it is either admitted immediately, or woken exactly
+/// once.
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {
-        let (limiter, clock) = in_line("min-interval 1s");
+        let (limiter, clock) = drained("min-interval 1s");
         assert!(limiter.check("k").allowed());
         let time = thread::spawn(move || clock.advance(Duration::from_secs(1)));
         let woken = Arc::<Woken>::default();
@@ -181,11 +185,11 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// The head leaves while its turn comes: the next is called all the same, and nothing is lost.
+/// The head is dropped while it becomes due: the next is admitted nonetheless, and nothing is lost.
 #[test]
-fn who_leaves_while_called_passes_the_turn_on() {
+fn a_waiter_dropped_while_woken_admits_the_next() {
     loom::model(|| {
-        let (limiter, clock) = in_line("token-bucket 1/s burst=1");
+        let (limiter, clock) = drained("token-bucket 1/s burst=1");
         assert!(limiter.check("k").allowed());
         let (first_woken, next_woken) = (Arc::<Woken>::default(), Arc::<Woken>::default());
         let (mut first, mut next) = (limiter.acquire("k", 1), limiter.acquire("k", 1));
@@ -199,11 +203,11 @@ fn who_leaves_while_called_passes_the_turn_on() {
     });
 }
 
-/// A check and somebody who waits want the last unit: one gets it, and the other is not forgotten.
+/// A check and a waiter compete for the last unit: one gets it, and the waiter is not forgotten.
 #[test]
-fn a_check_and_a_caller_in_line_share_nothing() {
+fn a_check_and_a_waiter_do_not_share_a_unit() {
     loom::model(|| {
-        let (limiter, clock) = in_line("token-bucket 1/s burst=1");
+        let (limiter, clock) = drained("token-bucket 1/s burst=1");
         let other = limiter.clone();
         let other = thread::spawn(move || other.check("k").allowed());
         let woken = Arc::<Woken>::default();
@@ -217,7 +221,7 @@ fn a_check_and_a_caller_in_line_share_nothing() {
     });
 }
 
-/// Whether the lease is there.
+/// The grant, if there is one.
 fn granted(acquire: &mut AcquireLease, woken: &Arc<Woken>) -> Option<Grant> {
     let waker = Waker::from(Arc::clone(woken));
     match Pin::new(acquire).poll(&mut Context::from_waker(&waker)) {
@@ -226,9 +230,9 @@ fn granted(acquire: &mut AcquireLease, woken: &Arc<Woken>) -> Option<Grant> {
     }
 }
 
-/// Three threads and two places: never three at work, and all places are free at the end.
+/// Three threads and two permits: never three in progress, and all permits are free at the end.
 #[test]
-fn no_more_are_at_work_than_may() {
+fn the_limit_is_never_exceeded() {
     loom::model(|| {
         let semaphore = Semaphore::builder("concurrency 2").clock(ManualClock::default()).build().unwrap();
         let at_work = Arc::new(AtomicUsize::new(0));
@@ -251,9 +255,10 @@ fn no_more_are_at_work_than_may() {
     });
 }
 
-/// A lease is returned while another waits for it: it is either there at once, or woken exactly once.
+/// A lease is released while another call waits for it: that is either granted immediately, or
+/// woken exactly once.
 #[test]
-fn no_returned_lease_is_lost() {
+fn no_released_lease_is_lost() {
     loom::model(|| {
         let semaphore = Semaphore::builder("concurrency 1").clock(ManualClock::default()).build().unwrap();
         let lease = semaphore.try_acquire("k", 1).lease();
@@ -268,9 +273,9 @@ fn no_returned_lease_is_lost() {
     });
 }
 
-/// The head leaves while its lease is given to it: the next has it, and nothing is lost.
+/// The head is dropped while it is granted a lease: the next gets it, and nothing is lost.
 #[test]
-fn who_leaves_while_it_is_given_a_lease_passes_it_on() {
+fn an_undelivered_lease_goes_to_the_next_waiter() {
     loom::model(|| {
         let semaphore = Semaphore::builder("concurrency 1").clock(ManualClock::default()).build().unwrap();
         let lease = semaphore.try_acquire("k", 1).lease();
@@ -286,9 +291,10 @@ fn who_leaves_while_it_is_given_a_lease_passes_it_on() {
     });
 }
 
-/// Two keys and room for one lease: never two held, never none, wherever the keys are.
+/// Two keys and capacity for one lease: never two held, never none, whichever shards the keys are
+/// in.
 #[test]
-fn the_room_for_leases_is_shared_by_all_keys() {
+fn max_leases_is_shared_by_all_keys() {
     for (left, right) in [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")] {
         loom::model(move || {
             let builder = Semaphore::builder("concurrency 1").clock(ManualClock::default());
@@ -303,9 +309,9 @@ fn the_room_for_leases_is_shared_by_all_keys() {
     }
 }
 
-/// A lease is returned at the moment at which it lapses: whoever waits for it is woken once, and the place is there once.
+/// A lease is released just as it expires: its waiter is woken once, and the permit is freed once.
 #[test]
-fn a_lease_that_is_returned_as_it_lapses_comes_back_once() {
+fn a_lease_released_as_it_expires_is_freed_once() {
     loom::model(|| {
         let clock = ManualClock::default();
         let semaphore = Semaphore::builder("concurrency 1 ttl=1s").clock(clock.clone()).build().unwrap();
@@ -319,7 +325,7 @@ fn a_lease_that_is_returned_as_it_lapses_comes_back_once() {
         assert_eq!(first_woken.0.load(Ordering::SeqCst), 1);
         let grant = granted(&mut first, &first_woken).unwrap();
         assert!(grant.allowed());
-        // If it was given before the clock was put forward, its own time may be over by now too.
+        // If it was granted before the clock advanced, it may have expired by now too.
         let next_waits = granted(&mut next, &next_woken).is_none();
         assert_eq!(next_waits, next_woken.0.load(Ordering::SeqCst) == 0);
         drop((grant, first, next));
@@ -328,9 +334,10 @@ fn a_lease_that_is_returned_as_it_lapses_comes_back_once() {
     });
 }
 
-/// The patience of one ends while its lease comes, or while it leaves: it has the lease, or it is told and the place is free.
+/// A waiter reaches its deadline just as its lease is granted, or as it is dropped: it gets the
+/// lease, or is denied and the permit is free.
 #[test]
-fn a_lease_that_comes_with_the_end_of_patience_is_not_lost() {
+fn a_lease_granted_at_the_deadline_is_not_lost() {
     for leaves in [false, true] {
         loom::model(move || {
             let clock = ManualClock::default();

@@ -1,5 +1,6 @@
-//! New keys without end against a server that may hold a million, while an offender who has used up his limit keeps
-//! trying. Memory has to stay as it is, and the offender has to stay denied: a flood must not buy an amnesty.
+//! New keys without end against a server that may hold a million, while an offender who has used up
+//! his limit keeps trying. Memory has to stay as it is, and the offender has to stay denied: a
+//! flood must not buy an amnesty.
 
 use super::megabytes;
 use crate::measure::{head, row};

@@ -1,4 +1,5 @@
-//! Clients that mean no good, a hundred of a kind at once, beside a good one whose waits are measured.
+//! Clients that mean no good, a hundred of a kind at once, beside a good one whose waits are
+//! measured.
 
 use super::{Tried, megabytes};
 use crate::histogram::Histogram;
@@ -17,7 +18,8 @@ const WATCHED: Duration = Duration::from_secs(20);
 const ALONE: Duration = Duration::from_secs(2);
 /// A client sends no more than this, so that a server without limits survives the trial.
 const SENT_MAX: usize = 4 << 20;
-/// One who does not read sends more: the system's own buffers take some megabytes of replies before a server has to hold any.
+/// One who does not read sends more: the system's own buffers take some megabytes of replies before
+/// a server has to hold any.
 const SENT_UNREAD_MAX: usize = 16 << 20;
 const TICK: Duration = Duration::from_millis(5);
 
@@ -139,7 +141,7 @@ fn trial(tried: &mut Tried, kind: &Kind, clients: usize) -> Outcome<[String; 10]
     ])
 }
 
-/// Connects them all and lets each do its worst until all are closed or nobody watches any more.
+/// Connects them all and lets each do its worst until all are closed or the watch ends.
 fn attack(address: SocketAddr, kind: &Kind, clients: usize, mut look: impl FnMut()) -> Outcome<Vec<Hostile>> {
     let connect = || {
         let stream = TcpStream::connect(address)?;

@@ -1,4 +1,4 @@
-//! A decision as the server told it, in words.
+//! A decision of the server, in words.
 
 use super::reply::Reply;
 use crate::Problem;
@@ -70,20 +70,22 @@ impl Answer {
             (None, true) => format!("{would}allowed{}: {}", self.delay(), self.room()),
             // A shadow rule.
             (Some(limit), true) => {
-                format!("{would}allowed, though {} says no (shadow): {}", printable(limit), self.again())
+                format!("{would}allowed by a shadow rule, denied by {}: {}", printable(limit), self.again())
             }
             (Some(limit), false) if limit == "blocked" => format!("{would}denied: the key is blocked"),
             (Some(limit), false) => format!("{would}denied by {}: {}", printable(limit), self.again()),
-            (None, false) => format!("{would}denied, as the server holds too many keys: {}", self.again()),
+            (None, false) => {
+                format!("{would}denied, because the server has no room for a new key: {}", self.again())
+            }
         };
         line.replace(TIE, " ")
     }
 
     fn room(&self) -> String {
-        let room = format!("{} of {} remain", count(self.remaining), count(self.limit));
+        let room = format!("{} of {} remaining", count(self.remaining), count(self.limit));
         match self.reset_after_ms {
             0 => room,
-            millis => format!("{room}, full again in {}", length(millis)),
+            millis => format!("{room}, resets in {}", length(millis)),
         }
     }
 
@@ -96,13 +98,13 @@ impl Answer {
 
     fn again(&self) -> String {
         match self.retry_after {
-            Retry::AfterMs(millis) => format!("again in {}", length(millis)),
-            Retry::Never => format!("never, as no call may cost more than {}", count(self.limit)),
+            Retry::AfterMs(millis) => format!("retry in {}", length(millis)),
+            Retry::Never => format!("retrying will not help, a call may cost at most {}", count(self.limit)),
             Retry::NotNeeded => self.room(),
         }
     }
 
-    /// One line for programs, in the words of HTTP. `never` tells whether waiting helps.
+    /// One line for programs, with the field names of HTTP.
     pub(super) fn json(&self) -> Result<String, Problem> {
         #[derive(Serialize)]
         struct Fields<'a> {
@@ -132,7 +134,7 @@ impl Answer {
     }
 }
 
-/// Rounded up, as all that is reported: whoever comes back then is not too early.
+/// Rounded up, like every reported value: a caller that retries then is not too early.
 fn length(millis: u64) -> String {
     about(Span::from_micros(millis.saturating_mul(1000)))
 }
@@ -151,27 +153,35 @@ mod tests {
     fn decisions_are_put_in_words() {
         let log = Some("sliding-log 5/60s");
         for (numbers, denied_by, words) in [
-            ([1, 5, 4, -1, 60_000, 0], None, "allowed: 4 of 5 remain, full again in 1 min"),
-            ([1, 5, 5, -1, 0, 0], None, "allowed: 5 of 5 remain"),
-            ([1, 20, 19, -1, 200, 100], None, "allowed after 100 ms: 19 of 20 remain, full again in 200 ms"),
-            ([0, 5, 0, 42_000, 60_000, 0], log, "denied by sliding-log 5/60s: again in 42 s"),
-            ([0, 5, 0, 41_901, 60_000, 0], log, "denied by sliding-log 5/60s: again in 42 s"),
-            ([0, 5, 5, -2, 0, 0], log, "denied by sliding-log 5/60s: never, as no call may cost more than 5"),
+            ([1, 5, 4, -1, 60_000, 0], None, "allowed: 4 of 5 remaining, resets in 1 min"),
+            ([1, 5, 5, -1, 0, 0], None, "allowed: 5 of 5 remaining"),
+            ([1, 20, 19, -1, 200, 100], None, "allowed after 100 ms: 19 of 20 remaining, resets in 200 ms"),
+            ([0, 5, 0, 42_000, 60_000, 0], log, "denied by sliding-log 5/60s: retry in 42 s"),
+            ([0, 5, 0, 41_901, 60_000, 0], log, "denied by sliding-log 5/60s: retry in 42 s"),
+            (
+                [0, 5, 5, -2, 0, 0],
+                log,
+                "denied by sliding-log 5/60s: retrying will not help, a call may cost at most 5",
+            ),
             ([0, 0, 0, -2, 0, 0], Some("blocked"), "denied: the key is blocked"),
-            ([0, 5, 0, 1000, 1000, 0], None, "denied, as the server holds too many keys: again in 1 s"),
+            (
+                [0, 5, 0, 1000, 1000, 0],
+                None,
+                "denied, because the server has no room for a new key: retry in 1 s",
+            ),
             (
                 [1, 5, 0, 42_000, 60_000, 0],
                 log,
-                "allowed, though sliding-log 5/60s says no (shadow): again in 42 s",
+                "allowed by a shadow rule, denied by sliding-log 5/60s: retry in 42 s",
             ),
         ] {
             assert_eq!(answer(numbers, denied_by).words(false), words);
         }
-        assert_eq!(answer([1, 5, 5, -1, 0, 0], None).words(true), "would be allowed: 5 of 5 remain");
+        assert_eq!(answer([1, 5, 5, -1, 0, 0], None).words(true), "would be allowed: 5 of 5 remaining");
     }
 
     #[test]
-    fn what_is_not_a_decision_is_none() {
+    fn other_replies_are_not_decisions() {
         let number = Reply::Number(0);
         for reply in [
             Reply::Nothing,

@@ -26,7 +26,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Connects; in TLS if a certificate to trust is given. Without, what is `secret` does not leave this machine.
+    /// Connects; in TLS if a certificate to trust is given. Without, what is `secret` does not
+    /// leave this machine.
     pub(super) fn connect(address: &str, ca: Option<&Path>, secret: bool) -> Result<Server, Problem> {
         let cannot = |error: io::Error| {
             format!("cannot connect to {address}: {error}; is sluice serve running there? (--server ADDR)")

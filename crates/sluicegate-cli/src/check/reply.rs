@@ -1,5 +1,5 @@
-//! What a server says in RESP, as much of it as `sluice check` needs. Whoever it is, it cannot make us hold or wait for more
-//! than a little.
+//! The part of RESP that `sluice check` needs. Whatever a server sends, it cannot make
+//! us hold or wait for more than a little.
 
 use std::io::{self, BufRead, Read as _};
 

@@ -1,14 +1,14 @@
-//! A small timeline of leases: who takes one, who is denied, who returns it and who forgets it. The core is asked.
+//! A short timeline of leases, granted by the core: acquired, denied, released and expired.
 
 use super::timeline::{HEADER, row};
 use sluicegate_core::concurrency::{Concurrency, LeaseHandle, Leases};
 use sluicegate_core::{Decision, RetryAfter, Span, Time};
 use sluicegate_sim::human::{count, span};
 
-/// When nothing lapses by itself, any length shows the same.
+/// Without a ttl nothing expires, and any length shows the same.
 const WITHOUT_TTL: Span = Span::from_micros(30_000_000);
 
-/// One key under the limit, and what has been shown of it.
+/// A key under the limit, and the text so far.
 struct Key {
     limit: Concurrency,
     leases: Leases<()>,
@@ -22,8 +22,8 @@ pub(super) fn of(limit: Concurrency) -> String {
 }
 
 impl Key {
-    /// One takes a place, others all that are left, and one comes too many. Then the first returns its own, another takes it, and
-    /// in the end the rest lapses.
+    /// One call takes a permit, others take the rest, and one is denied. Then the first releases
+    /// its lease, another call takes the permit, and finally the rest expire.
     fn show(&mut self) {
         let all = self.limit.count();
         let third = Span::from_micros(self.limit.ttl().unwrap_or(WITHOUT_TTL).as_micros() / 3);
@@ -34,13 +34,13 @@ impl Key {
         if let Some(first) = first {
             self.leases.release(later, first);
             let standing = self.limit.peek(&mut self.leases, later, 0);
-            self.row(later, "-", "", &standing, "the first is returned");
+            self.row(later, "-", "", &standing, "the first is released");
         }
         let last = self.take(later, 1);
-        let lapsed = last.and_then(|held| held.until());
-        let end = lapsed.unwrap_or(later);
+        let expired = last.and_then(|held| held.until());
+        let end = expired.unwrap_or(later);
         let standing = self.limit.peek(&mut self.leases, end, 0);
-        let then = if lapsed.is_some() { "the rest has lapsed" } else { "held until they are returned" };
+        let then = if expired.is_some() { "the rest have expired" } else { "held until they are released" };
         self.row(end, "-", "", &standing, then);
         let _ = self.take(end, all.saturating_add(1));
     }
@@ -54,9 +54,9 @@ impl Key {
             None => String::new(),
             Some(RetryAfter::Never) => "never: above the limit".to_owned(),
             Some(RetryAfter::After(_)) if self.limit.ttl().is_none() => {
-                "again when one is returned".to_owned()
+                "retry when one is released".to_owned()
             }
-            Some(RetryAfter::After(wait)) => format!("again in {}, or sooner", span(wait)),
+            Some(RetryAfter::After(wait)) => format!("retry in {}, or sooner", span(wait)),
         };
         let answer = if decision.allowed() { "yes" } else { "no" };
         self.row(now, &count(cost.into()), answer, &decision, &then);

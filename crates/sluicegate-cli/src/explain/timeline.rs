@@ -1,4 +1,4 @@
-//! A small timeline of real decisions: the core is asked, nothing is made up.
+//! A short timeline of real decisions, made by the core.
 
 use super::leases;
 use sluicegate::Limit;
@@ -8,19 +8,19 @@ use sluicegate_core::{Account, AnyLimit, Decision, RetryAfter, Span, Time};
 use sluicegate_sim::human::{TIE, count, span};
 use std::fmt::Write as _;
 
-/// 2026-11-11T12:00:00Z: any moment would do, but the same one shows the same every time.
+/// 2026-11-11T12:00:00Z. Any time would do, but a fixed one prints the same text every time.
 const NOON: u64 = 1_794_398_400_000_000;
-/// How wide the bar of what remains is.
+/// Width of the bar that shows what remains.
 const BAR: u64 = 16;
 
-/// What stands above the rows.
+/// The header row.
 pub(super) const HEADER: &str =
     "                 at           cost  answer  remaining             and then\n";
 
 pub(crate) fn of(limit: &Limit) -> String {
     let (start, said) = beginning(limit);
     let Some(made) = limit.made_at(start) else {
-        return limit.concurrency().map_or_else(String::new, leases::of);
+        return limit.as_concurrency().map_or_else(String::new, leases::of);
     };
     let text = said.map_or(HEADER.to_owned(), |said| format!("At 0 s it is {said}.\n\n{HEADER}"));
     let mut key = Key { limits: [made], account: Account::default(), start, text };
@@ -31,7 +31,8 @@ pub(crate) fn of(limit: &Limit) -> String {
     key.text
 }
 
-/// When the timeline begins: noon of a day, or when the limit opens if that is later. Where it matters, it is said.
+/// When the timeline begins: at noon, or when the limit opens if that is later. The text is for
+/// limits whose decisions depend on the date.
 fn beginning(limit: &Limit) -> (Time, Option<&'static str>) {
     let noon = Time::saturating_from_micros(NOON);
     match limit.spec() {
@@ -46,7 +47,7 @@ fn beginning(limit: &Limit) -> (Time, Option<&'static str>) {
     }
 }
 
-/// One key under the limit, and what has been shown of it.
+/// A key under the limit, and the text so far.
 struct Key {
     limits: [AnyLimit; 1],
     account: Account<AnyLimit>,
@@ -71,15 +72,16 @@ impl Key {
             let _ = self.call(now, left);
         }
         let denied = self.call(now, 1);
-        // Come back one tick too soon, then when told.
+        // Retry one tick too soon, then on time.
         if let Some(RetryAfter::After(wait)) = denied.retry_after() {
             let too_soon = now.saturating_add(wait.saturating_sub(Span::from_micros(1)));
             now = now.saturating_add(wait);
             if too_soon > self.start {
-                // As told, which is rounded for reading, less the tick.
+                // The printed wait is rounded for reading, so the label subtracts the tick in
+                // words.
                 let label = format!("{}{TIE}-{TIE}1{TIE}µs", span(now.since(self.start)));
                 let denied = self.call_at(&label, too_soon, 1);
-                // A denied call that counts moves the moment at which the next may pass.
+                // Under `count=all` the denied call moves the time at which the next is allowed.
                 if let Some(RetryAfter::After(wait)) = denied.retry_after() {
                     now = too_soon.saturating_add(wait);
                 }
@@ -89,18 +91,19 @@ impl Key {
         let rested = now.saturating_add(self.account.peek(&self.limits, now, 0).reset_after());
         if rested > now {
             let standing = self.account.peek(&self.limits, rested, 0);
-            self.row(&span(rested.since(self.start)), "-", "", &standing, "as good as new");
+            self.row(&span(rested.since(self.start)), "-", "", &standing, "fully recovered");
         }
         let _ = self.call(rested, all.saturating_add(1));
     }
 
-    /// Who comes next pays: one call and the one after it, which may wait; then a large one after a rest.
+    /// Under `smooth` the next call pays: a call and the next one, which may wait; then a large
+    /// call after a pause.
     fn show_smooth(&mut self) {
         let all = self.account.peek(&self.limits, self.start, 0).limit();
         let mut now = self.start;
         let _ = self.call(now, 1);
         let _ = self.call(now, 1);
-        // Without a longest wait there is none to refuse; it cannot fail, as smooth offers it.
+        // Cannot fail: `smooth` supports the verb, and the longest wait denies nothing.
         if let Ok(decision) = self.account.check_within(&self.limits, now, 1, Span::MAX) {
             let then = format!("waits, and leaves in {}", span(decision.delay()));
             self.row(&span(now.since(self.start)), "1", "yes", &decision, &then);
@@ -108,7 +111,7 @@ impl Key {
         }
         let rested = now.saturating_add(self.account.peek(&self.limits, now, 0).reset_after());
         let standing = self.account.peek(&self.limits, rested, 0);
-        self.row(&span(rested.since(self.start)), "-", "", &standing, "as good as new");
+        self.row(&span(rested.since(self.start)), "-", "", &standing, "fully recovered");
         let _ = self.call(rested, all.saturating_add(2));
         let _ = self.call(rested, 1);
     }
@@ -121,7 +124,7 @@ impl Key {
         let decision = self.account.check(&self.limits, now, saturating_count(cost));
         let then = match decision.retry_after() {
             Some(RetryAfter::Never) => "never: above the limit".to_owned(),
-            Some(RetryAfter::After(wait)) => format!("again in {}", span(wait)),
+            Some(RetryAfter::After(wait)) => format!("retry in {}", span(wait)),
             None if decision.delay() > Span::ZERO => format!("leaves in {}", span(decision.delay())),
             None => String::new(),
         };
@@ -135,7 +138,7 @@ impl Key {
     }
 }
 
-/// A moment, what was asked and answered, how the key stands, and what follows from it.
+/// Appends a row: the time, the cost and answer, what remains, and what follows from it.
 pub(super) fn row(
     text: &mut String,
     at: &str,
@@ -144,7 +147,8 @@ pub(super) fn row(
     then: &str,
 ) {
     let remaining = decision.remaining();
-    let filled = (remaining * BAR).div_ceil(decision.limit().max(1)).min(BAR);
+    // Rounded down: a full bar means that nothing is used.
+    let filled = (remaining * BAR / decision.limit().max(1)).min(BAR);
     let bar: String = (0..BAR).map(|place| if place < filled { '█' } else { '░' }).collect();
     let row = format!("{at:>19}  {cost:>13}  {answer:<6}  {bar} {}  {then}", count(remaining));
     let _ = writeln!(text, "{}", row.trim_end());

@@ -16,10 +16,11 @@ pub(crate) struct Words {
     pub(crate) instead: &'static str,
 }
 
-const CELL: &str = "16 bytes of state, however many calls.";
+const CELL: &str = "16 bytes of state, regardless of how many calls.";
 const BUCKET_CLOCK: &str =
-    "A step back makes it stricter, by the step at most, until the clock has caught up.";
-const WINDOW_CLOCK: &str = "A call before the latest allowed one is decided as if it came then.";
+    "If the clock steps back, the limit is stricter by at most the step until the clock has caught up.";
+const WINDOW_CLOCK: &str =
+    "If the clock steps back, a call is decided as if it came with the latest allowed one.";
 
 pub(crate) fn of(limit: &Limit) -> Words {
     match limit.spec() {
@@ -32,39 +33,40 @@ pub(crate) fn of(limit: &Limit) -> Words {
         Spec::SlidingWindow { rate } => sliding_window(*rate),
         Spec::Smooth { rate, warm_up, initial, .. } => smooth(limit, *rate, *warm_up, *initial),
         Spec::Concurrency { count, ttl } => concurrency(*count, *ttl),
+        other => unreachable!("{other:?} has no words; a test explains every algorithm"),
     }
 }
 
 fn token_bucket(rate: Rate, burst: u32, initial: Option<Initial>) -> Words {
     let start = match initial {
         None => "A new key starts full.".to_owned(),
-        Some(Initial { tokens, start }) => {
-            let since = if start.is_some() { "at its start" } else { "when the limiter was made" };
+        Some(Initial { tokens, start, .. }) => {
+            let since = if start.is_some() { "at its start" } else { "when the limiter was created" };
             format!(
-                "A key that has never called held {} {since} and has been filling since.",
+                "A key that has never called held {} {since} and refills from then on.",
                 count(tokens.into())
             )
         }
     };
     Words {
         does: format!(
-            "Holds up to {}; {}. A call takes as many tokens as it costs, or none and is denied. {start}",
+            "Holds up to {}; {}. A call takes tokens for its whole cost, or none and is denied. {start}",
             units(burst, "token"),
-            refill(rate, "come back", "comes back")
+            refill(rate, "are added", "is added")
         ),
         promise: bucket_promise(rate, burst),
         worst: bucket_worst(rate, burst, "saved up"),
         clock: BUCKET_CLOCK,
         memory: CELL.to_owned(),
-        instead: "For never more than so many in any period use sliding-log; for an even flow use pacer.",
+        instead: "For at most N in any period use sliding-log; for an even flow use pacer.",
     }
 }
 
 fn leaky_bucket(rate: Rate, capacity: u32) -> Words {
     Words {
         does: format!(
-            "A funnel that holds {}; {}. A call pours in its cost, all of it or none. It decides exactly like \
-             token-bucket with that burst.",
+            "A funnel that holds {}; {}. A call pours in its whole cost, or none and is denied. It decides \
+             exactly like token-bucket with that burst.",
             units(capacity, "unit"),
             refill(rate, "leak out", "leaks out")
         ),
@@ -72,7 +74,7 @@ fn leaky_bucket(rate: Rate, capacity: u32) -> Words {
         worst: bucket_worst(rate, capacity, "of free room"),
         clock: BUCKET_CLOCK,
         memory: CELL.to_owned(),
-        instead: "For callers that queue in the funnel instead of being denied use pacer.",
+        instead: "For callers that wait in the funnel instead of being denied use pacer.",
     }
 }
 
@@ -80,62 +82,63 @@ fn min_interval(interval: Span) -> Words {
     let interval = span(interval);
     Words {
         does: format!(
-            "After an allowed call the next is allowed {interval} later, not sooner. It is token-bucket with a \
-             single token, so no call may cost more than 1."
+            "Allows the next call {interval} after an allowed one. It is token-bucket with a single token, so no \
+             call may cost more than 1."
         ),
         promise: format!("Two allowed calls are at least {interval} apart."),
         worst: format!("1 in any {interval}."),
         clock: BUCKET_CLOCK,
         memory: CELL.to_owned(),
-        instead: "For a few at once and then a pause use token-bucket.",
+        instead: "For a short burst followed by a pause use token-bucket.",
     }
 }
 
 fn pacer(rate: Rate, queue: u32) -> Words {
     Words {
         does: format!(
-            "Allowed calls leave one after another, {}. Each is told how long to wait for its slot; {} may wait, \
-             the next is denied.",
+            "Allowed calls leave one after another, {}. Each gets a delay until its time slot; {} may wait, and \
+             further calls are denied.",
             each(rate),
             count(queue.into())
         ),
         promise: format!(
-            "Calls that wait as told leave {} apart, each unit of cost taking a slot.",
+            "Calls that observe their delay leave {} apart; each unit of cost takes one time slot.",
             interval(rate)
         ),
-        worst: format!("{} allowed at once, but they leave one after another.", count(u64::from(queue) + 1)),
-        clock: "A step back keeps the slots where they are: waits grow by the step.",
+        worst: format!("{} admitted at once, but they leave one after another.", count(u64::from(queue) + 1)),
+        clock: "If the clock steps back, time slots stay where they are, and delays grow by the step.",
         memory: CELL.to_owned(),
-        instead: "For callers that should act at once or be denied use token-bucket.",
+        instead: "For callers that should act immediately or be denied use token-bucket.",
     }
 }
 
 fn fixed_window(most: u64, windows: &WindowSpec) -> Words {
     let (where_they_are, length) = match windows {
         WindowSpec::Aligned { start, period } if *start == Time::EPOCH => {
-            (format!("one of {} after another from the Unix epoch on", span(*period)), span(*period))
+            (format!("consecutive windows of {} from the Unix epoch", span(*period)), span(*period))
         }
         WindowSpec::Aligned { period, .. } => (
             format!(
-                "one of {} after another from the given start on, before which all is denied",
+                "consecutive windows of {} from the given start; earlier calls are denied",
                 span(*period)
             ),
             span(*period),
         ),
         WindowSpec::First { period } => {
-            (format!("the first allowed call opens one of {}", span(*period)), span(*period))
+            (format!("the first allowed call opens a window of {}", span(*period)), span(*period))
         }
         WindowSpec::Calendar { unit, zone } => {
-            (format!("each calendar {unit} in {zone}, as long as it really is there"), format!("one {unit}"))
+            (format!("each calendar {unit} in {zone}, whatever its real length"), format!("one {unit}"))
         }
+        other => unreachable!("{other:?} has no words; a test explains every kind"),
     };
     // A window that a call opens has that call at its start, a whole period before the next window.
     let end = if matches!(windows, WindowSpec::First { .. }) { most - 1 } else { most };
     let (once, end, both) = (count(most), count(end), count(end + most));
     Words {
         does: format!(
-            "Counts calls in windows: {where_they_are}. Each window admits {once}, and the count starts again with \
-             the next."
+            "Counts calls in windows: {where_they_are}. Each window admits {once}; the count restarts with the \
+             next window."
         ),
         promise: format!("Each window admits at most {once}."),
         worst: format!(
@@ -143,7 +146,7 @@ fn fixed_window(most: u64, windows: &WindowSpec) -> Words {
         ),
         clock: WINDOW_CLOCK,
         memory: CELL.to_owned(),
-        instead: "Where twice the limit around a boundary hurts use sliding-window or sliding-log.",
+        instead: "If twice the limit around a boundary is too much, use sliding-window or sliding-log.",
     }
 }
 
@@ -151,25 +154,25 @@ fn sliding_log(rate: Rate, count_all: bool) -> Words {
     let (most, period) = (count(rate.count().into()), span(rate.period()));
     let (denied, clock) = if count_all {
         (
-            "A denied call is entered too, so that a caller who keeps trying stays denied.",
-            "A call before the latest one is decided as if it came then.",
+            "A denied call is logged too, so a caller that keeps retrying stays denied.",
+            "If the clock steps back, a call is decided as if it came with the latest one.",
         )
     } else {
         ("A denied call leaves no trace.", WINDOW_CLOCK)
     };
     Words {
         does: format!(
-            "Remembers every call of the last {period} and allows one if it and they come to no more than {most}. \
+            "Logs every call of the last {period}, and allows a call if the total does not exceed {most}. \
              {denied}"
         ),
-        promise: format!("Any stretch of {period} admits at most {most}, wherever it begins."),
+        promise: format!("Any period of {period} admits at most {most}, wherever it begins."),
         worst: format!("{most} in any {period}."),
         clock,
         memory: format!(
-            "16 bytes for each call within {period}, up to {} bytes, and as much again while it grows.",
+            "16 bytes per call within {period}, up to {} bytes, and twice that while the log grows.",
             count(16 * u64::from(rate.count()))
         ),
-        instead: "For nearly the same in 16 bytes use sliding-window.",
+        instead: "For a close estimate in 16 bytes use sliding-window.",
     }
 }
 
@@ -177,15 +180,15 @@ fn sliding_window(rate: Rate) -> Words {
     let (most, period) = (count(rate.count().into()), span(rate.period()));
     Words {
         does: format!(
-            "Counts calls in windows of {period} from the Unix epoch on. What the last window admitted fades evenly \
-             while this one goes on; that share and this window's count may come to {most}."
+            "Counts calls in windows of {period} from the Unix epoch. The previous window's count fades evenly \
+             during the current window; that share plus the current count may reach {most}."
         ),
         promise: format!(
-            "The estimate never exceeds {most}. It is the true number if the last window's calls came evenly."
+            "The estimate never exceeds {most}. It is exact if the previous window's calls came evenly."
         ),
         worst: format!(
-            "up to {} in any {period}, if one window's calls all come at its end and the next window's as soon as they \
-             may.",
+            "Up to {} in any {period}, if one window's calls all come at its end and the next window's as early as \
+             possible.",
             count(2 * u64::from(rate.count()) - 1)
         ),
         clock: WINDOW_CLOCK,
@@ -203,14 +206,14 @@ fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u3
     };
     let (what_they_are, starts, at_once) = match warm_up {
         None => (
-            "which later calls take first, for free".to_owned(),
+            "which later calls use first, for free".to_owned(),
             "with nothing stored",
-            format!(" Of calls that cost 1, {} at once.", count(u64::from(most) + 1)),
+            format!(" Of calls with cost 1, {} at once.", count(u64::from(most) + 1)),
         ),
         Some(WarmUp { period, cold }) => {
             let what_they_are = format!(
-                "which means that it goes cold: the first then takes {cold} times as long, and the full rate is there \
-                 after {} of load",
+                "so the limiter goes cold: the first permit then takes {cold} times as long, and the full rate is \
+                 reached after {} of load",
                 span(period)
             );
             (what_they_are, "cold", String::new())
@@ -220,57 +223,59 @@ fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u3
         initial.map_or_else(|| starts.to_owned(), |stored| format!("with {} stored", count(stored.into())));
     Words {
         does: format!(
-            "Guava's RateLimiter: {}. A call goes when what was taken before it is paid for, whatever its own cost, which \
-             the next one waits for. {stored} while nobody calls, {what_they_are}. A key starts {starts} when the \
-             limiter is made.",
-            refill(rate, "permits come in", "permit comes in")
+            "Guava's RateLimiter: {}. A call is allowed once all earlier cost is paid for; its own cost is paid \
+             by the next call. {stored} while the key is idle, {what_they_are}. A key starts {starts} when the \
+             limiter is created.",
+            refill(rate, "permits are added", "permit is added")
         ),
         promise: match warm_up {
             None => format!(
-                "After an allowed call the next is allowed when that one's cost, less what was stored, has come in, {}.",
+                "After an allowed call the next is allowed once that cost, less the stored permits, is paid for, {}.",
                 each(rate)
             ),
             Some(_) => format!(
-                "After an allowed call the next is allowed when that one's cost has come in, {}, and later while it is \
-                 cold.",
+                "After an allowed call the next is allowed once that cost is paid for, {}, and later while the limiter \
+                 is cold.",
                 each(rate)
             ),
         },
-        worst: format!("One call of any cost at once, and then none until it is paid for.{at_once}"),
-        clock: "A step back keeps the moment of the next call where it is: waits grow by the step.",
+        worst: format!("One call of any cost, then none until it is paid for.{at_once}"),
+        clock: "If the clock steps back, the time of the next call stays where it is, and waits grow by the step.",
         memory: CELL.to_owned(),
-        instead: "To deny what is too large use token-bucket; for callers in line, with nothing stored, use pacer.",
+        instead: "To deny a cost that is too large use token-bucket; to queue calls without stored permits use pacer.",
     }
 }
 
 fn concurrency(at_once: u32, ttl: Option<Span>) -> Words {
     let all = count(at_once.into());
-    let (lapses, crashed, clock) = match ttl {
+    let (expires, crashed, clock) = match ttl {
         Some(ttl) => (
-            format!("one that is neither returned nor renewed for {} lapses", span(ttl)),
+            format!("a lease that is neither released nor renewed expires after {}", span(ttl)),
             format!(
-                "Whoever crashes holds its places for {} at most. Whoever is stopped for longer without renewing may still act when others have its places.",
+                "A crashed holder keeps its permits for at most {}. A holder that is paused for longer without renewing may still act after others got its permits.",
                 span(ttl)
             ),
-            "A step back lets leases live longer, by the step at most.",
+            "If the clock steps back, leases live longer, by at most the step.",
         ),
         None => (
-            "one that is never returned is held for ever".to_owned(),
-            "Whoever forgets to return its lease holds its places for ever; a server and a shared store want ttl=DURATION."
+            "a lease that is never released is held forever".to_owned(),
+            "A holder that never releases its lease keeps its permits forever; a server and a shared store require ttl=DURATION."
                 .to_owned(),
-            "It does not matter: nothing lapses.",
+            "Clock steps have no effect: nothing expires.",
         ),
     };
     Words {
         does: format!(
-            "Gives out leases for up to {} at once. Who has acted returns its lease; {lapses}.",
+            "Grants leases for up to {} at once. The holder releases its lease when it is done; {expires}.",
             units(at_once, "unit")
         ),
-        promise: format!("At no moment are more than {all} out, however often they are taken and returned."),
-        worst: format!("{all} at once, and as many again each time they are returned. {crashed}"),
+        promise: format!(
+            "At most {all} are held at any time, however often leases are granted and released."
+        ),
+        worst: format!("{all} at once, and as many again each time they are released. {crashed}"),
         clock,
-        memory: "Nothing for a key without leases; else as much as there are leases out.".to_owned(),
-        instead: "For how often, not how many at once, use any of the others.",
+        memory: "Nothing for a key without leases; otherwise in proportion to the leases held.".to_owned(),
+        instead: "To limit a rate instead of concurrency, use any other algorithm.",
     }
 }
 
@@ -278,7 +283,7 @@ fn units(number: u32, unit: &str) -> String {
     format!("{} {unit}{}", count(number.into()), if number == 1 { "" } else { "s" })
 }
 
-/// `30 come back every 1 min, one each 2 s`.
+/// `30 are added every 1 min, one every 2 s`.
 fn refill(rate: Rate, several: &str, one: &str) -> String {
     if rate.count() == 1 {
         return format!("1 {one} every {}", span(rate.period()));
@@ -297,18 +302,16 @@ fn interval(rate: Rate) -> String {
 }
 
 fn each(rate: Rate) -> String {
-    format!("one each {}", interval(rate))
+    format!("one every {}", interval(rate))
 }
 
 fn bucket_promise(rate: Rate, burst: u32) -> String {
     let (burst, rate_count) = (count(burst.into()), count(rate.count().into()));
-    format!(
-        "A stretch of any length admits at most {burst} and {rate_count} for each {} of it.",
-        span(rate.period())
-    )
+    format!("Any period admits at most {burst}, plus {rate_count} per {} of its length.", span(rate.period()))
 }
 
-/// What is saved up, and what comes in before a period is over; but at one instant no more than the bucket holds.
+/// What is saved up, and what comes in before a period is over; but at one instant no more than the
+/// bucket holds.
 fn bucket_worst(rate: Rate, burst: u32, saved: &str) -> String {
     let (burst, number, micros) = (u64::from(burst), u64::from(rate.count()), rate.period().as_micros());
     let (by_instant, meanwhile) = (burst.saturating_mul(micros), number - number.div_ceil(micros));
@@ -318,7 +321,7 @@ fn bucket_worst(rate: Rate, burst: u32, saved: &str) -> String {
     }
     let total = count(burst + meanwhile);
     format!(
-        "{total} in any {period}: {} {saved}, and {} more before it is over.",
+        "{total} in any {period}: {} {saved}, and {} more before it ends.",
         count(burst),
         count(meanwhile)
     )

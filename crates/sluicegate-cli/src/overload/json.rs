@@ -1,4 +1,5 @@
-//! The outcome as JSON: the numbers of the table and the pictures. Times are in microseconds. What there is none of is null.
+//! The outcome as JSON: the numbers of the table and the pictures. Times are in microseconds. What
+//! there is none of is null.
 
 use crate::Problem;
 use serde::Serialize;
@@ -19,7 +20,7 @@ struct One<'a> {
     label: &'a str,
     offered: u64,
     good: u64,
-    refused: u64,
+    denied: u64,
     failed: u64,
     timed_out: u64,
     tries: u64,
@@ -37,7 +38,7 @@ struct One<'a> {
 struct Piece {
     offered: u64,
     good: u64,
-    refused: u64,
+    denied: u64,
     failed: u64,
     timed_out: u64,
     p50_us: u64,
@@ -65,7 +66,7 @@ fn one(ran: &Ran) -> One<'_> {
         label: &ran.label,
         offered: totals.offered,
         good: totals.good,
-        refused: totals.refused,
+        denied: totals.denied,
         failed: totals.failed,
         timed_out: totals.timed_out,
         tries: totals.tries,
@@ -83,7 +84,7 @@ fn piece(bin: &Bin) -> Piece {
     Piece {
         offered: bin.offered,
         good: bin.good,
-        refused: bin.refused,
+        denied: bin.denied,
         failed: bin.failed,
         timed_out: bin.timed_out,
         p50_us: bin.p50.as_micros(),

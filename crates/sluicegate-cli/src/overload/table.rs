@@ -10,7 +10,7 @@ pub(super) fn of(report: &Report) -> String {
     let headline =
         format!("{}\n{} in {}\n\n", printable(&report.source), many(offered, "call"), span(length));
     let heads =
-        ["protection", "good", "refused", "failed", "timed out", "tries", "wasted", "p50", "p99", "limit"];
+        ["protection", "good", "denied", "failed", "timed out", "tries", "wasted", "p50", "p99", "limit"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(report.ran.iter().map(row));
     headline.replace(TIE, " ") + &align(&rows)
@@ -27,7 +27,7 @@ fn row(ran: &Ran) -> Vec<String> {
     vec![
         printable(&ran.label),
         part(totals.good),
-        part(totals.refused),
+        part(totals.denied),
         part(totals.failed),
         part(totals.timed_out),
         count(totals.tries),

@@ -11,9 +11,9 @@ use std::io::{Read, Write};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
-/// So many calls are sent at once, to be decided one after another.
+/// Calls per pipeline; the store decides them one after another.
 const BATCH: usize = 512;
-/// Nobody waits for a replay's single decision, so the store may take its time.
+/// No caller waits for a single decision of a replay, so the deadline is long.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// What the names of keys begin with, before a part that no other replay has.
 const KEY_PREFIX: &str = "sluice-replay:";

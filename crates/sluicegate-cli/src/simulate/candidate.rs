@@ -3,22 +3,19 @@
 use crate::Problem;
 use sluicegate::Limit;
 use sluicegate::limit::ListError;
-use sluicegate_sim::report::limits_text;
 
 /// The most limits that are compared: more would not fit on a picture.
 const CANDIDATES_MAX: usize = 32;
-/// The most limits that must all agree.
-const TOGETHER_MAX: usize = 8;
 /// The longest label in letters.
 const LABEL_MAX: usize = 60;
 
-/// What it is called, and the limit or several that must all agree.
+/// A label, and a limit or a list of limits that must all allow.
 pub(super) type Candidate = (String, Vec<Limit>);
 
 pub(super) fn read(limits: &[String], labels: &[String]) -> Result<Vec<Candidate>, Problem> {
     if limits.len() > CANDIDATES_MAX {
         return Err(format!(
-            "{} limits are above the most, {CANDIDATES_MAX}; compare fewer at once",
+            "{} limits are above the maximum, {CANDIDATES_MAX}; compare fewer at once",
             limits.len()
         ));
     }
@@ -50,13 +47,8 @@ pub(super) fn read(limits: &[String], labels: &[String]) -> Result<Vec<Candidate
 
 /// `A + B` are two limits that must both allow.
 fn candidate(text: &str, label: Option<&String>) -> Result<Candidate, Problem> {
-    let together = text.split(" + ").count();
-    if together > TOGETHER_MAX {
-        return Err(format!("{together} limits in one are above the most, {TOGETHER_MAX}; leave some out"));
-    }
-    let limits = text.split(" + ").map(str::parse).collect::<Result<Vec<Limit>, _>>();
-    let limits = limits.map_err(|error| error.to_string())?;
+    let limits = Limit::parse_list(text).map_err(|error| error.to_string())?;
     ListError::check(&limits).map_err(|error| error.to_string())?;
-    let label = label.cloned().unwrap_or_else(|| limits_text(&limits));
+    let label = label.cloned().unwrap_or_else(|| Limit::list_text(&limits));
     Ok((label, limits))
 }

@@ -1,5 +1,5 @@
-//! The outcome as CSV: the table, what happened over time, and how keys fared. Moments stand there twice: in
-//! microseconds since 1970 and as a date in UTC, for spreadsheets.
+//! The outcome as CSV: the table, what happened over time, and how keys fared. Moments stand there
+//! twice: in microseconds since 1970 and as a date in UTC, for spreadsheets.
 
 use sluicegate_core::Time;
 use sluicegate_sim::report::{Report, Tried};

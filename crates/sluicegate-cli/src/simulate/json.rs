@@ -1,5 +1,5 @@
-//! The outcome as JSON: the numbers of the tables and pictures. Times and waits are in microseconds, times since 1970.
-//! What there is none of is null.
+//! The outcome as JSON: the numbers of the tables and pictures. Times and waits are in
+//! microseconds, times since 1970. What there is none of is null.
 
 use crate::Problem;
 use serde::Serialize;

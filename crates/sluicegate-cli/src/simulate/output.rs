@@ -1,5 +1,5 @@
-//! The files that are asked for. They are opened before the work begins, emptied when there is something to write, and
-//! taken away again if it came to nothing.
+//! The files that are asked for. They are opened before the work begins, emptied when there is
+//! something to write, and taken away again if it came to nothing.
 
 use super::{csv, json, picture};
 use crate::Problem;
@@ -169,7 +169,7 @@ fn inputs(args: &SimulateArgs) -> Vec<Handle> {
         if path == Path::new("-") {
             inputs.extend(Handle::stdin());
         } else if path.is_file() {
-            // A pipe is not opened: nobody may be at its other end yet, and it cannot be overwritten.
+            // A pipe is not opened: it may have no reader yet, and it cannot be overwritten.
             inputs.extend(Handle::from_path(path));
         }
     }
@@ -189,7 +189,7 @@ fn cannot_write(path: &Path, error: &io::Error) -> Problem {
     format!("{} cannot be written: {error}; {advice}", shown(path))
 }
 
-/// Writes to standard output; whoever reads it may have seen enough.
+/// Writes to standard output. A reader that closes the pipe is not an error.
 pub(crate) fn print(bytes: &[u8]) -> Result<(), Problem> {
     match io::stdout().lock().write_all(bytes) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -214,7 +214,8 @@ impl OutputFile {
 impl Drop for OutputFile {
     fn drop(&mut self) {
         if self.is_empty_and_ours {
-            // It was made to see whether it can be; if it cannot be taken away, an empty file stays.
+            // It was made to see whether it can be; if it cannot be taken away, an empty file
+            // stays.
             let _ = remove_file(&self.path);
         }
     }

@@ -9,7 +9,7 @@ use sluicegate_sim::human::printable;
 use sluicegate_sim::report::Report;
 use std::io::{self, IsTerminal as _, Write as _};
 
-/// A PNG has so many pixels for each unit of length: sharp on today's screens.
+/// Pixels per unit of length in a PNG: sharp on today's screens.
 pub(crate) const PNG_SCALE: f64 = 2.0;
 /// How wide the drawing in the terminal is, in columns.
 const TERMINAL_WIDTH: usize = 80;
@@ -43,7 +43,7 @@ pub(super) fn png(report: &Report<'_>, args: &SimulateArgs) -> Result<Vec<u8>, P
 pub(crate) fn warn_of_boxes<'a>(all_words: impl Iterator<Item = &'a str>) {
     for words in all_words.filter(|words| !covers(words, true)) {
         let words = printable(words);
-        // If this cannot be written there is nobody left to tell.
+        // Standard error is closed: there is no one to report this to.
         let _ = writeln!(
             io::stderr(),
             "sluice: the PNG shows boxes in {words:?}, as its font lacks letters; draw an SVG"

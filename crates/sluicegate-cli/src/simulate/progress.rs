@@ -1,4 +1,5 @@
-//! A bar for long work, on standard error and only if that is a terminal; it is gone when the work is done.
+//! A bar for long work, on standard error and only if that is a terminal; it is gone when the work
+//! is done.
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
@@ -7,7 +8,7 @@ const BYTES_WORTH_A_BAR: u64 = 50_000_000;
 /// The same in decisions.
 const CALLS_WORTH_A_BAR: u64 = 5_000_000;
 
-/// Of a file that is so long, or of a pipe whose length nobody knows.
+/// Progress through a file of this length, or through a pipe of unknown length.
 pub(super) fn of_bytes(bytes: Option<u64>) -> ProgressBar {
     match bytes {
         None => bar(None, "reading  {bytes}, {bytes_per_sec}"),
@@ -18,7 +19,8 @@ pub(super) fn of_bytes(bytes: Option<u64>) -> ProgressBar {
     }
 }
 
-/// Of calls that are made up, as many as there may be: it hears how many more there are, and is drawn when it takes long.
+/// Of calls that are made up, as many as there may be: it hears how many more there are, and is
+/// drawn when it takes long.
 pub(super) fn of_making() -> impl FnMut(u64) {
     let (mut made, mut shown) = (0, ProgressBar::hidden());
     move |more| {

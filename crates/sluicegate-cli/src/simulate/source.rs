@@ -16,7 +16,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, IsTerminal as _, Read};
 use std::path::Path;
 
-/// A workload that does not say how long lasts for so many of the longest period of the limits.
+/// A workload without `for=` lasts for this many of the limits' longest periods.
 const PERIODS: u64 = 10;
 /// The most workloads at the same time.
 const WORKLOADS_MAX: usize = 32;
@@ -42,7 +42,7 @@ pub(super) fn read(args: &SimulateArgs, candidates: &[Candidate]) -> Result<(Str
     };
     if texts.len() > WORKLOADS_MAX {
         let many = texts.len();
-        return Err(format!("{many} workloads are above the most, {WORKLOADS_MAX}; leave some out"));
+        return Err(format!("{many} workloads are above the maximum, {WORKLOADS_MAX}; leave some out"));
     }
     let workloads = texts.iter().map(|text| text.parse::<Workload>()).collect::<Result<Vec<_>, _>>();
     let workloads = workloads.map_err(|error| error.to_string())?;
@@ -84,7 +84,7 @@ fn from_file(
     };
     if is_stdin(path) {
         let stdin = io::stdin().lock();
-        // Whoever types the calls knows how far it is.
+        // Typed input needs no progress report.
         let bar = if stdin.is_terminal() { ProgressBar::hidden() } else { progress::of_bytes(None) };
         return read(Box::new(bar.wrap_read(stdin))).map_err(problem);
     }

@@ -47,7 +47,7 @@ fn outcome(tried: &Tried) -> [String; 6] {
     ]
 }
 
-/// A dash when nobody had to wait, and `never` when waiting would not help.
+/// A dash if no caller had to wait, and `never` if no wait would help.
 fn longest_wait(tried: &Tried) -> String {
     match tried.outcome.longest_wait.most {
         _ if tried.outcome.never > 0 => "never".to_owned(),

@@ -25,26 +25,26 @@ fn the_exit_code_tells_the_decision_and_the_line_the_rest() {
     let mut server = Serving::start(&["--config", &config]);
     let address = server.resp();
     for (arguments, code, line) in [
-        (&["reply", "Harry", "--peek"][..], 0, "would be allowed: 5 of 5 remain\n"),
-        (&["reply", "Harry"], 0, "allowed: 4 of 5 remain, full again in 1 h\n"),
-        (&["reply", "Harry", "--cost", "4"], 0, "allowed: 0 of 5 remain, full again in 1 h\n"),
+        (&["reply", "Harry", "--peek"][..], 0, "would be allowed: 5 of 5 remaining\n"),
+        (&["reply", "Harry"], 0, "allowed: 4 of 5 remaining, resets in 1 h\n"),
+        (&["reply", "Harry", "--cost", "4"], 0, "allowed: 0 of 5 remaining, resets in 1 h\n"),
         (
             &["reply", "Ron", "--cost", "6"],
             1,
-            "denied by sliding-log 5/h: never, as no call may cost more than 5\n",
+            "denied by sliding-log 5/h: retrying will not help, a call may cost at most 5\n",
         ),
         (&["reply", "bad"], 1, "denied: the key is blocked\n"),
-        (&["token-bucket 2/1h", "Harry", "--cost", "2"], 0, "allowed: 0 of 2 remain, full again in 1 h\n"),
-        (&["try", "a"], 0, "allowed: 0 of 1 remain, full again in 1 h\n"),
+        (&["token-bucket 2/1h", "Harry", "--cost", "2"], 0, "allowed: 0 of 2 remaining, resets in 1 h\n"),
+        (&["try", "a"], 0, "allowed: 0 of 1 remaining, resets in 1 h\n"),
     ] {
         assert_eq!(check(&address, arguments), (Some(code), line.to_owned()), "{arguments:?}");
     }
     let (code, line) = check(&address, &["reply", "Harry"]);
     assert_eq!(code, Some(1));
-    assert!(line.starts_with("denied by sliding-log 5/h: again in "), "{line}");
+    assert!(line.starts_with("denied by sliding-log 5/h: retry in "), "{line}");
     let (code, line) = check(&address, &["try", "a"]);
     assert_eq!(code, Some(0));
-    assert!(line.starts_with("allowed, though sliding-log 1/h says no (shadow): "), "{line}");
+    assert!(line.starts_with("allowed by a shadow rule, denied by sliding-log 1/h: "), "{line}");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_password_is_said_and_never_as_a_flag() {
 
 #[test]
 fn a_password_does_not_leave_this_machine_unencrypted() {
-    // An address for documentation, which nobody has: it is not even tried.
+    // An address for documentation, which is not assigned; the command does not try it.
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
     command.args(["check", "--server", "192.0.2.7:6380", "reply", "Harry"]);
     let output = command.env("SLUICE_PASSWORD", "open sesame").output().unwrap();

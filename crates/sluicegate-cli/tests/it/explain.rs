@@ -10,23 +10,22 @@ fn a_token_bucket_is_explained_and_shown_at_work() {
         "\
 token-bucket 30/min burst=15
 
-What it does   Holds up to 15 tokens; 30 come back every 1 min, one each 2 s. A call takes as
-               many tokens as it costs, or none and is denied. A new key starts full.
-Promise        A stretch of any length admits at most 15 and 30 for each 1 min of it.
-Worst case     44 in any 1 min: 15 saved up, and 29 more before it is over.
-Clock          A step back makes it stricter, by the step at most, until the clock has caught
-               up.
-Memory a key   16 bytes of state, however many calls.
-Instead        For never more than so many in any period use sliding-log; for an even flow use
-               pacer.
+What it does   Holds up to 15 tokens; 30 are added every 1 min, one every 2 s. A call takes
+               tokens for its whole cost, or none and is denied. A new key starts full.
+Promise        Any period admits at most 15, plus 30 per 1 min of its length.
+Worst case     44 in any 1 min: 15 saved up, and 29 more before it ends.
+Clock          If the clock steps back, the limit is stricter by at most the step until the
+               clock has caught up.
+Memory per key 16 bytes of state, regardless of how many calls.
+Instead        For at most N in any period use sliding-log; for an even flow use pacer.
 
                  at           cost  answer  remaining             and then
-                0 s              1  yes     ███████████████░ 14
+                0 s              1  yes     ██████████████░░ 14
                 0 s             14  yes     ░░░░░░░░░░░░░░░░ 0
-                0 s              1  no      ░░░░░░░░░░░░░░░░ 0  again in 2 s
-         2 s - 1 µs              1  no      ░░░░░░░░░░░░░░░░ 0  again in 1 µs
+                0 s              1  no      ░░░░░░░░░░░░░░░░ 0  retry in 2 s
+         2 s - 1 µs              1  no      ░░░░░░░░░░░░░░░░ 0  retry in 1 µs
                 2 s              1  yes     ░░░░░░░░░░░░░░░░ 0
-               32 s              -          ████████████████ 15  as good as new
+               32 s              -          ████████████████ 15  fully recovered
                32 s             16  no      ████████████████ 15  never: above the limit
 "
     );
@@ -40,33 +39,33 @@ fn smooth_shows_who_pays() {
         "\
 smooth 10/s
 
-What it does   Guava's RateLimiter: 10 permits come in every 1 s, one each 100 ms. A call goes
-               when what was taken before it is paid for, whatever its own cost, which the next
-               one waits for. Up to 10 permits are stored while nobody calls, which later calls
-               take first, for free. A key starts with nothing stored when the limiter is made.
-Promise        After an allowed call the next is allowed when that one's cost, less what was
-               stored, has come in, one each 100 ms.
-Worst case     One call of any cost at once, and then none until it is paid for. Of calls that
-               cost 1, 11 at once.
-Clock          A step back keeps the moment of the next call where it is: waits grow by the
-               step.
-Memory a key   16 bytes of state, however many calls.
-Instead        To deny what is too large use token-bucket; for callers in line, with nothing
-               stored, use pacer.
+What it does   Guava's RateLimiter: 10 permits are added every 1 s, one every 100 ms. A call is
+               allowed once all earlier cost is paid for; its own cost is paid by the next call.
+               Up to 10 permits are stored while the key is idle, which later calls use first,
+               for free. A key starts with nothing stored when the limiter is created.
+Promise        After an allowed call the next is allowed once that cost, less the stored
+               permits, is paid for, one every 100 ms.
+Worst case     One call of any cost, then none until it is paid for. Of calls with cost 1, 11 at
+               once.
+Clock          If the clock steps back, the time of the next call stays where it is, and waits
+               grow by the step.
+Memory per key 16 bytes of state, regardless of how many calls.
+Instead        To deny a cost that is too large use token-bucket; to queue calls without stored
+               permits use pacer.
 
                  at           cost  answer  remaining             and then
                 0 s              1  yes     ░░░░░░░░░░░░░░░░ 0
-                0 s              1  no      ░░░░░░░░░░░░░░░░ 0  again in 100 ms
+                0 s              1  no      ░░░░░░░░░░░░░░░░ 0  retry in 100 ms
                 0 s              1  yes     ░░░░░░░░░░░░░░░░ 0  waits, and leaves in 100 ms
-         1 s 200 ms              -          ████████████████ 10  as good as new
+         1 s 200 ms              -          ████████████████ 10  fully recovered
          1 s 200 ms             12  yes     ░░░░░░░░░░░░░░░░ 0
-         1 s 200 ms              1  no      ░░░░░░░░░░░░░░░░ 0  again in 200 ms
+         1 s 200 ms              1  no      ░░░░░░░░░░░░░░░░ 0  retry in 200 ms
 "
     );
 }
 
 #[test]
-fn leases_are_shown_taken_returned_and_lapsed() {
+fn leases_are_granted_released_and_expired() {
     let text = stdout(&sluice(&["explain", "concurrency 10 ttl=30s"], ""));
     let rows: Vec<Vec<&str>> =
         text.lines().rev().take(7).map(|row| row.split_whitespace().collect()).collect();
@@ -74,20 +73,21 @@ fn leases_are_shown_taken_returned_and_lapsed() {
     assert_eq!(
         rows,
         [
-            "0 s 1 yes ███████████████░ 9",
+            "0 s 1 yes ██████████████░░ 9",
             "10 s 9 yes ░░░░░░░░░░░░░░░░ 0",
-            "10 s 1 no ░░░░░░░░░░░░░░░░ 0 again in 20 s, or sooner",
-            "10 s - ██░░░░░░░░░░░░░░ 1 the first is returned",
+            "10 s 1 no ░░░░░░░░░░░░░░░░ 0 retry in 20 s, or sooner",
+            "10 s - █░░░░░░░░░░░░░░░ 1 the first is released",
             "10 s 1 yes ░░░░░░░░░░░░░░░░ 0",
-            "40 s - ████████████████ 10 the rest has lapsed",
+            "40 s - ████████████████ 10 the rest have expired",
             "40 s 11 no ████████████████ 10 never: above the limit",
         ],
         "{text}"
     );
-    assert!(text.contains("At no moment are more than 10 out"), "{text}");
+    assert!(text.contains("At most 10 are held at any time"), "{text}");
 }
 
-/// Every algorithm, the extremes of the bounds included: something is said under each heading, and the timeline ends.
+/// Every algorithm, the extremes of the bounds included: something is said under each heading, and
+/// the timeline ends.
 #[test]
 fn every_limit_is_explained() {
     for limit in [
@@ -124,7 +124,7 @@ fn every_limit_is_explained() {
         let output = sluice(&["explain", limit], "");
         let text = stdout(&output);
         assert_eq!(output.status.code(), Some(0), "{limit}: {}", stderr(&output));
-        for heading in ["What it does  ", "Promise  ", "Worst case  ", "Memory a key  ", "at  ", " yes "] {
+        for heading in ["What it does  ", "Promise  ", "Worst case  ", "Memory per key", "at  ", " yes "] {
             assert!(text.contains(heading), "{limit}: no {heading}in\n{text}");
         }
         assert!(
@@ -135,13 +135,30 @@ fn every_limit_is_explained() {
 }
 
 #[test]
-fn quotes_may_be_forgotten() {
+fn each_limit_of_a_list_is_explained() {
+    let limits = ["token-bucket 30/60s burst=15", "fixed-window 1k/day"];
+    let list = sluice(&["explain", &limits.join(" + ")], "");
+    let [first, second] = limits.map(|limit| stdout(&sluice(&["explain", limit], "")));
+    let together = "Together       A call is charged to all of these limits, or to none and is denied.\n";
+    assert_eq!(
+        stdout(&list),
+        format!("token-bucket 30/min burst=15 + fixed-window 1000/d\n\n{together}\n{first}\n{second}")
+    );
+    let output = sluice(&["explain", "pacer 1/s + smooth 1/s"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("smooth does not go with other limits"));
+    let output = sluice(&["explain", "100/min"], "");
+    assert!(stderr(&output).ends_with("name an algorithm, for example token-bucket 100/min\n"));
+}
+
+#[test]
+fn quotes_are_optional() {
     let (quoted, plain) = (["explain", "sliding-log 5/60s"], ["explain", "sliding-log", "5/60s"]);
     assert_eq!(stdout(&sluice(&quoted, "")), stdout(&sluice(&plain, "")));
 }
 
 #[test]
-fn a_mistake_is_one_line_and_exit_2() {
+fn an_error_is_one_line_and_exit_code_2() {
     let output = sluice(&["explain", "token-bucket 5/s brust=3"], "");
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
@@ -151,7 +168,7 @@ fn a_mistake_is_one_line_and_exit_2() {
 }
 
 #[test]
-fn help_teaches_by_example_and_the_version_is_told() {
+fn help_has_examples_and_version_prints_it() {
     let help = stdout(&sluice(&["--help"], ""));
     for limit in
         ["token-bucket 30/60s burst=15", "sliding-log 5/60s", "min-interval 200ms", "pacer 10/s queue=20"]
@@ -172,7 +189,8 @@ fn the_readme_shows_what_explain_prints() {
     assert!(readme.contains(&text), "README.md should show\n{text}");
 }
 
-/// The worst case that explain tells is reached, and never exceeded, by callers who take all they can.
+/// The worst case that explain tells is reached, and never exceeded, by callers who take all they
+/// can.
 #[test]
 fn the_worst_case_is_true() {
     for (limit, period) in [
@@ -195,7 +213,8 @@ fn the_worst_case_is_true() {
     }
 }
 
-/// The most that any period admits, to callers who perhaps take one at first and then, from some moment on, all they can.
+/// The most that any period admits, to callers who perhaps take one at first and then, from some
+/// moment on, all they can.
 fn worst_of_all(limit: &str, period: u64) -> u32 {
     use sluicegate_core::{Account, Time};
     let at = |micros| Time::from_micros(micros).unwrap();

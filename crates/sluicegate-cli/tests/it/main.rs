@@ -28,7 +28,8 @@ fn sluice(arguments: &[&str], input: &str) -> Output {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_owned();
-    // From a thread of its own, as the command may answer before it has read everything; it may also stop reading.
+    // From a thread of its own, as the command may answer before it has read everything; it may
+    // also stop reading.
     let writer = std::thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();

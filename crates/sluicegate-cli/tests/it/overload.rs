@@ -64,7 +64,7 @@ fn what_cannot_be_simulated_is_refused_in_one_line() {
         ),
         (
             &["--protect", "none", "--callers", "retries=99"],
-            "callers \"retries=99\": retries=99 is above the most, 10; use fewer, 2 is many",
+            "callers \"retries=99\": retries=99 is above the maximum, 10; use fewer, 2 is many",
         ),
         (
             &["--protect", "none", "--plot", "a.gif"],
@@ -84,5 +84,5 @@ fn what_cannot_be_simulated_is_refused_in_one_line() {
         assert_eq!(stderr(&output), format!("sluice: {said}\n"));
     }
     let many: Vec<&str> = (0..17).flat_map(|_| ["--protect", "none"]).collect();
-    assert!(stderr(&overload(&many)).contains("17 protections are above the most, 16; leave some out"));
+    assert!(stderr(&overload(&many)).contains("17 protections are above the maximum, 16; leave some out"));
 }

@@ -4,7 +4,8 @@ use crate::{sluice, stderr, stdout};
 use std::fs;
 use std::path::Path;
 
-/// Each `sluice simulate ...` or `sluice overload ...` in a page that is followed by a block of text, and that text.
+/// Each `sluice simulate ...` or `sluice overload ...` in a page that is followed by a block of
+/// text, and that text.
 fn examples(page: &str) -> Vec<(Vec<String>, String)> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
     let text = fs::read_to_string(path).unwrap();

@@ -4,7 +4,8 @@ use crate::{sluice, stderr};
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// A picture's name and the arguments of `sluice` that draw it: those of `simulate`, or of the command after the name.
+/// A picture's name and the arguments of `sluice` that draw it: those of `simulate`, or of the
+/// command after the name.
 fn pictures() -> Vec<(String, Vec<String>)> {
     let text = fs::read_to_string(folder().join("pictures.txt")).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();

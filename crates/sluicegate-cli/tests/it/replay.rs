@@ -22,7 +22,10 @@ fn the_example_of_the_help_is_true() {
 #[test]
 fn several_limits_are_all_or_nothing() {
     let limits = ["replay", "--limit", "token-bucket 10/s burst=50", "--limit", "fixed-window 2/day"];
-    let output = sluice(&limits, "at_us,key,cost\n0,a,1\n0,a,2\n0,a,1\n0,a,1\n");
+    let trace = "at_us,key,cost\n0,a,1\n0,a,2\n0,a,1\n0,a,1\n";
+    let output = sluice(&limits, trace);
+    let list = sluice(&["replay", "--limit", "token-bucket 10/s burst=50 + fixed-window 2/day"], trace);
+    assert_eq!(stdout(&list), stdout(&output), "a list is several limits");
     let rows: Vec<String> = stdout(&output).lines().skip(1).map(str::to_owned).collect();
     let day = 86_400_000_000_u64;
     assert_eq!(
@@ -108,14 +111,15 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     drop(child.stdout.take());
     let mut stdin = child.stdin.take().unwrap();
     let trace = format!("at_us,key,cost\n{}", "0,a,1\n".repeat(100_000));
-    // It stops reading as soon as nobody reads what it writes.
+    // It stops reading once the reader of its output is gone.
     let _ = stdin.write_all(trace.as_bytes());
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     assert_eq!((stderr(&output).as_str(), output.status.code()), ("", Some(0)));
 }
 
-/// More than two batches, of a few keys: costs of 0 in the middle, rows that go back in time, and times over some days.
+/// More than two batches, of a few keys: costs of 0 in the middle, rows that go back in time, and
+/// times over some days.
 fn long_trace() -> String {
     let mut trace = String::from("at_us,key,cost\n");
     for row in 0..1_300_u64 {

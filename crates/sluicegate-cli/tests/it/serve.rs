@@ -1,4 +1,5 @@
-//! `sluice serve` as a process: how it starts and why not, what signals do, and what floods cannot do.
+//! `sluice serve` as a process: how it starts and why not, what signals do, and what floods cannot
+//! do.
 #![cfg(unix)]
 
 use crate::serving::{Folder, PATIENCE, Serving, client, free_port, ping};
@@ -63,11 +64,11 @@ fn keys_keep_what_they_have_used_when_the_file_is_read_again() {
     let file = folder.write("sluice.toml", &rule("sliding-log 5/1h"));
     let mut server = Serving::start(&["--config", &file]);
     let address = server.resp();
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remain"));
+    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
     folder.write("sluice.toml", &format!("{}{}", rule("sliding-log 5/1h"), "[log]\nlevel = \"debug\"\n"));
     server.signal("-HUP");
     server.wait_for("configuration taken up: 1 rule");
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 3 of 5 remain"));
+    assert!(check(&address, "reply", "Harry").starts_with("allowed: 3 of 5 remaining"));
 }
 
 #[test]
@@ -76,7 +77,7 @@ fn keys_keep_what_they_have_used_when_the_numbers_of_a_rule_change() {
     let file = folder.write("sluice.toml", &rule("sliding-log 5/1h"));
     let mut server = Serving::start(&["--config", &file]);
     let address = server.resp();
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remain"));
+    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
     folder.write("sluice.toml", &rule("sliding-log 10/1h"));
     server.signal("-HUP");
     server.wait_for("configuration taken up: 1 rule");
@@ -94,7 +95,7 @@ fn a_bad_file_is_refused_and_the_old_goes_on() {
     server.signal("-HUP");
     let line = server.wait_for("configuration refused, the old one goes on: ");
     assert!(line.contains(&format!("{file}:3:9: rule reply: sliding-lok 9/1h: ")), "{line}");
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remain"));
+    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
     // What needs a restart is named; the rest is taken up all the same.
     let more = "[server]\nthreads = 1\nidle_timeout = \"9s\"\n[[rule]]\nname = \"new\"\nlimit = \"sliding-log 1/1h\"\n";
     folder.write("sluice.toml", more);
@@ -151,7 +152,8 @@ fn a_second_signal_does_not_wait_for_clients() {
     let file = folder.write("sluice.toml", "[server]\nunread_timeout = \"1h\"\nrequest_timeout = \"1h\"\n");
     let mut server = Serving::start(&["--config", &file]);
     let mut client = client(&server.resp());
-    // A client that asks and never reads, until nothing more fits anywhere, also for a server that is slow on a busy machine.
+    // A client that asks and never reads, until nothing more fits anywhere, also for a server that
+    // is slow on a busy machine.
     client.set_write_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
     let (questions, mut timeouts) = ("PING\r\n".repeat(10_000), 0);
     while timeouts < 3 {
@@ -176,7 +178,8 @@ fn the_log_can_be_json_and_can_be_off() {
     quiet.signal("-0");
 }
 
-/// The accept loop outlives the system's having no more files for it, which ended other servers for good.
+/// The accept loop outlives the system's having no more files for it, which ended other servers for
+/// good.
 #[test]
 fn too_few_files_stop_the_server_only_as_long_as_they_last() {
     let mut command = Command::new("sh");

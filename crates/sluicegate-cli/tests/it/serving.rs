@@ -1,4 +1,5 @@
-//! A running `sluice serve` for a test: the real command on free ports, told by its log where it listens.
+//! A running `sluice serve` for a test: the real command on free ports, told by its log where it
+//! listens.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

@@ -66,8 +66,8 @@ fn limits_are_compared_in_a_table() {
         "\
 edge 12/60s for=6min: 72 calls of 1 key in 6 min
 
-                                    longest  longest
-limit              allowed  denied      run     wait              worst
+                                      longest  longest
+limit                allowed  denied      run     wait              worst
 fixed-window 12/min       72       0        0        -  24 of 12 in 1 min
 sliding-log 12/min        36      36       12     57 s  12 of 12 in 1 min
 "
@@ -213,10 +213,10 @@ fn who_would_have_been_limited_is_told() {
         "\
 access.log by ip: 5 calls of 2 keys from 2026-11-10 14:05:00 to 2026-11-10 14:05:59 UTC
 
-                                  longest  longest
-limit            allowed  denied      run     wait            worst
+                                    longest  longest
+limit              allowed  denied      run     wait            worst
 sliding-log 1/min        2       3        3     59 s  1 of 1 in 1 min
-min-interval 1s        5       0        0        -    1 of 1 in 1 s
+min-interval 1s          5       0        0        -    1 of 1 in 1 s
 
 sliding-log 1/min
   3 of 5 calls denied (60 %), 1 of 2 keys affected
@@ -230,9 +230,8 @@ min-interval 1s
     );
     let passed_over = stderr(&output);
     assert!(
-        passed_over.starts_with(
-            "sluice: 1 line (17 %) is no call and was passed over (--strict stops instead)\n  line 4: "
-        ),
+        passed_over
+            .starts_with("sluice: skipped 1 malformed line (17 %); --strict stops at the first\n  line 4: "),
         "{passed_over}"
     );
 }
@@ -355,17 +354,17 @@ fn each_bound_has_a_name_and_is_told() {
         (
             many("--limit", "sliding-log N/min", 32),
             many("--limit", "sliding-log N/min", 33),
-            "33 limits are above the most, 32",
+            "33 limits are above the maximum, 32",
         ),
         (
             [limit(), many("--workload", "steady N/min for=1min", 32)].concat(),
             [limit(), many("--workload", "steady N/min for=1min", 33)].concat(),
-            "33 workloads are above the most, 32",
+            "33 workloads are above the maximum, 32",
         ),
         (
             vec!["--limit".to_owned(), ["sliding-log 5/min"; 8].join(" + ")],
             vec!["--limit".to_owned(), ["sliding-log 5/min"; 9].join(" + ")],
-            "9 limits in one are above the most, 8",
+            "a list of 9 limits is above the maximum, 8",
         ),
         (
             [limit(), vec!["--label".to_owned(), long(60)]].concat(),
@@ -377,7 +376,7 @@ fn each_bound_has_a_name_and_is_told() {
                 .concat(),
             [limit(), ["--plot", "/dev/null.svg", "--title"].map(str::to_owned).to_vec(), vec![long(121)]]
                 .concat(),
-            "a title of 121 letters is above the most, 120",
+            "a title of 121 letters is above the maximum, 120",
         ),
     ] {
         let output = run(beyond);
@@ -424,7 +423,7 @@ fn lengths_and_moments_are_told_as_they_are() {
     assert!(crowd.contains("  2 d 1 h 30 min\n"), "{crowd}");
 }
 
-/// Whoever waits for a turn at the end of the traffic is still shown.
+/// Calls that wait at the end of the traffic are still shown.
 #[test]
 fn what_acts_after_the_traffic_is_over_is_in_the_series() {
     let series = said(
@@ -593,8 +592,8 @@ fn mistakes_are_answered_with_what_to_do() {
             "x.svg is asked for twice; read and write at different places",
         ),
         (
-            &["--focus", "nobody"],
-            "--focus \"nobody\": no call has this key; leave it out for the one that offers most",
+            &["--focus", "absent"],
+            "--focus \"absent\": no call has this key; leave it out for the one that offers most",
         ),
         (
             &["--trace", "no-such.csv"],

@@ -34,9 +34,9 @@ shadow = true
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     for part in [
-        "rule reply\nsliding-log 5/min\nWhat it does   Remembers every call of the last 1 min",
+        "rule reply\nsliding-log 5/min\nWhat it does   Logs every call of the last 1 min",
         "Worst case     5 in any 1 min.",
-        "rule exports\nconcurrency 10 ttl=30s\nWhat it does   Gives out leases for up to 10 units at once.",
+        "rule exports\nconcurrency 10 ttl=30s\nWhat it does   Grants leases for up to 10 units at once.",
         "Exception      acme has concurrency 20 ttl=30s instead.",
         "rule api\ntoken-bucket 10/s burst=50\n",
         "\nfixed-window 1000/d\n",
@@ -45,8 +45,8 @@ shadow = true
         "Exception      health-check is always allowed.",
         "Exception      203.0.113.9 is never allowed.",
         "Shadow         Denials are counted, but every call is allowed.",
-        "Failure        When a shared store cannot answer, each server decides from its own memory.",
-        "is right: 3 rules.\n",
+        "Failure        While the shared store is unavailable, each server decides from its own memory.",
+        ": OK, 3 rules\n",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
@@ -88,5 +88,5 @@ fn the_example_is_right() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../sluicegate-server/sluice.example.toml");
     let output = sluice(&["validate", example], "");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(stdout(&output).ends_with("sluice.example.toml is right: 0 rules.\n"));
+    assert!(stdout(&output).ends_with("sluice.example.toml: OK, 0 rules\n"));
 }

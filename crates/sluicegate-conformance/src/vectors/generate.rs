@@ -1,4 +1,4 @@
-//! Writes the vectors: the cases of `cases.txt`, then random ones, with the model's answers.
+//! Generates the vectors: the cases of `cases.txt`, then random ones, with the model's decisions.
 
 use super::{HEADER, LIMITS_SEPARATOR, limits};
 use crate::oracle::Oracle;
@@ -10,43 +10,45 @@ use sluicegate_core::Time;
 use std::fmt::Write as _;
 
 const CASES: &str = include_str!("../../vectors/cases.txt");
-/// 2026-11-15T00:00:00Z, which times in the cases are relative to.
+/// 2026-11-15T00:00:00Z; the times of the cases are relative to it.
 const MIDNIGHT: i64 = 1_794_700_800_000_000;
-/// Random cases a file holds beside the written ones.
+/// The random cases per file, besides the hand-written ones.
 const RANDOM_CASES: u64 = 24;
-/// Calls a random case has.
+/// The calls of a random case.
 const RANDOM_CALLS: usize = 12;
 
 struct Case {
-    shows: String,
+    title: String,
     limits: String,
     calls: Vec<(u64, String, u32)>,
 }
 
-/// The text of a file.
+/// Returns the text of a file.
 ///
 /// # Errors
-/// When `cases.txt` cannot be read: which line.
+/// If a line of `cases.txt` cannot be parsed.
 pub fn generate(file: &str) -> Result<String, String> {
     let mut text = format!("{HEADER}\n");
-    for case in written(file)?.into_iter().chain((0..RANDOM_CASES).map(|number| random_case(file, number))) {
+    for case in
+        hand_written(file)?.into_iter().chain((0..RANDOM_CASES).map(|number| random_case(file, number)))
+    {
         append(&mut text, &case)?;
     }
     Ok(text)
 }
 
-fn append(text: &mut String, Case { shows, limits: limits_text, calls }: &Case) -> Result<(), String> {
+fn append(text: &mut String, Case { title, limits: limits_text, calls }: &Case) -> Result<(), String> {
     let limits = limits(limits_text)?;
     let times = calls.iter().map(|call| Time::saturating_from_micros(call.0));
     let (Some(start), Some(earliest), Some(latest)) =
         (times.clone().next(), times.clone().min(), times.clone().max())
     else {
-        return Err(format!("{shows}: no calls"));
+        return Err(format!("{title}: no calls"));
     };
     let mut oracle = Oracle::new(&limits, start, earliest..=latest);
     for (at, (micros, key, cost)) in times.zip(calls) {
-        let answer = oracle.check(at, key.as_bytes(), *cost);
-        let _ = writeln!(text, "{shows},{limits_text},{micros},{key},{cost},{answer}");
+        let fields = oracle.check(at, key.as_bytes(), *cost);
+        let _ = writeln!(text, "{title},{limits_text},{micros},{key},{cost},{fields}");
     }
     Ok(())
 }
@@ -55,32 +57,37 @@ fn random_case(file: &str, number: u64) -> Case {
     let name: u64 = file.bytes().map(u64::from).sum();
     let mut rng = Rng::with_seed(name * 1_000 + number);
     let limits = match file {
-        "several" => random::list(&mut rng),
+        "all_of" => random::list(&mut rng),
         algorithm => vec![random::limit(&mut rng, &algorithm.replace('_', "-"))],
     };
     let trace = random::trace(&mut rng, &limits, RANDOM_CALLS, number % 4 == 3);
     let call = |call: &random::Call| (call.at.as_micros(), format!("k{}", char::from(call.key)), call.cost);
     Case {
-        shows: format!("random {number}"),
+        title: format!("random {number}"),
         limits: limits.iter().map(Limit::to_string).collect::<Vec<_>>().join(LIMITS_SEPARATOR),
         calls: trace.iter().map(call).collect(),
     }
 }
 
-/// The cases of `cases.txt` that belong to a file.
-fn written(file: &str) -> Result<Vec<Case>, String> {
+/// Returns the cases of `cases.txt` for a file.
+fn hand_written(file: &str) -> Result<Vec<Case>, String> {
     let mut cases: Vec<Case> = Vec::new();
     let mut is_ours = false;
-    for (place, line) in CASES.lines().enumerate() {
-        let wrong = || format!("cases.txt:{}: {line} is not what the top of the file says", place + 1);
+    for (index, line) in CASES.lines().enumerate() {
+        let wrong = || {
+            format!(
+                "cases.txt:{}: cannot parse \"{line}\"; the top of the file explains the format",
+                index + 1
+            )
+        };
         let words: Vec<&str> = line.split_whitespace().collect();
         match (words.as_slice(), cases.last_mut()) {
             ([] | ["#", ..], _) => {}
             ([name], _) => is_ours = *name == file,
             _ if !is_ours => {}
             (["=", ..], _) => {
-                let shows = line.trim_start_matches("= ").to_owned();
-                cases.push(Case { shows, limits: String::new(), calls: Vec::new() });
+                let title = line.trim_start_matches("= ").to_owned();
+                cases.push(Case { title, limits: String::new(), calls: Vec::new() });
             }
             (_, Some(case)) if case.limits.is_empty() => line.clone_into(&mut case.limits),
             ([at, key, cost, times @ ..], Some(case)) => {
@@ -100,7 +107,7 @@ fn written(file: &str) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-/// `-10s`, `200ms` or `1us` after midnight, as microseconds since the epoch.
+/// Parses a time such as `-10s`, `200ms` or `1us` after midnight to microseconds since the epoch.
 fn time(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let size = match text.strip_prefix(digits)? {

@@ -1,4 +1,5 @@
-//! Adaptive limits beside Netflix's own sums in doubles, and what holds for every rule on any samples.
+//! Adaptive limits compared with Netflix's arithmetic in doubles, and properties of every rule on
+//! any samples.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -12,11 +13,12 @@ use sluicegate_guard::adaptive::{Adaptive, AdaptiveLimit, Aimd, Gradient, Range,
 use sluicegate_guard::{Span, Time};
 use sluicegate_model::adaptive as model;
 
-/// How far the limit may be from the model's, in calls: it is rounded down on both sides, and a hair can lie between.
+/// The tolerance between a limit and the model's, in calls: both are rounded down, which can differ
+/// by one.
 const TOLERANCE: f64 = 1.0;
 
-fn moves(range: Range) -> model::Moves {
-    model::Moves { start: range.start().into(), min: range.min().into(), max: range.max().into() }
+fn moves(range: Range) -> model::LimitRange {
+    model::LimitRange { start: range.start().into(), min: range.min().into(), max: range.max().into() }
 }
 
 fn any_range(random: &mut Rng) -> Range {
@@ -47,7 +49,7 @@ fn any_rule(random: &mut Rng) -> AdaptiveLimit {
     }
 }
 
-/// Samples in stretches that are alike, as those of a service are: fast, slow, failing, idle.
+/// Samples in phases, like those of a service: fast, slow, failing, idle.
 struct Weather {
     rtt: u64,
     in_flight: u32,
@@ -67,7 +69,7 @@ impl Weather {
 }
 
 #[test]
-fn aimd_is_netflixs_to_one_call() {
+fn aimd_matches_netflix_to_one_call() {
     let random = &mut Rng::with_seed(1);
     for _ in 0..200 {
         let rule = any_aimd(random);
@@ -88,7 +90,7 @@ fn aimd_is_netflixs_to_one_call() {
             let rtt = sample.rtt.as_micros() as f64;
             let limit = ours.sample(Time::EPOCH, sample);
             let expected = theirs.sample(rtt, sample.in_flight.into(), sample.dropped);
-            // Only where it falls does anything round (58 % of 100 in doubles), which is not carried on.
+            // Only a decrease rounds (58 % of 100 in doubles), and the error does not accumulate.
             let rounds = sample.dropped || sample.rtt > rule.timeout();
             let apart = (f64::from(limit) - expected).abs();
             assert!(apart <= if rounds { TOLERANCE } else { 0.0 }, "{rule:?}: {limit} and {expected}");
@@ -98,7 +100,7 @@ fn aimd_is_netflixs_to_one_call() {
 }
 
 #[test]
-fn the_gradient_is_what_doubles_say_to_one_call() {
+fn the_gradient_matches_doubles_to_one_call() {
     let random = &mut Rng::with_seed(2);
     for _ in 0..200 {
         let rule = any_gradient(random);
@@ -107,7 +109,7 @@ fn the_gradient_is_what_doubles_say_to_one_call() {
             smoothing: f64::from(rule.smoothing()) / 100.0,
             tolerance: f64::from(rule.tolerance()) / 100.0,
             window: rule.window().into(),
-            ..model::Gradient::usual(moves(rule.range()), true)
+            ..model::Gradient::with_defaults(moves(rule.range()), true)
         };
         let mut fast = Adaptive::new(rule);
         let mut weather = Weather::any(random);
@@ -125,7 +127,7 @@ fn the_gradient_is_what_doubles_say_to_one_call() {
 }
 
 #[test]
-fn a_limit_never_leaves_its_range_whatever_it_is_told_and_however_the_clock_steps() {
+fn a_limit_stays_in_its_range_for_any_samples_and_clock() {
     let random = &mut Rng::with_seed(3);
     for _ in 0..300 {
         let rule = any_rule(random);
@@ -143,7 +145,7 @@ fn a_limit_never_leaves_its_range_whatever_it_is_told_and_however_the_clock_step
 }
 
 #[test]
-fn no_limit_is_stuck_whatever_has_happened_to_it() {
+fn no_limit_gets_stuck() {
     let random = &mut Rng::with_seed(4);
     for _ in 0..300 {
         let rule = any_rule(random);
@@ -154,7 +156,7 @@ fn no_limit_is_stuck_whatever_has_happened_to_it() {
             let dropped = random.u8(0..4) == 0;
             limit.sample(now, Sample { rtt, in_flight: random.u32(0..1_000), dropped });
         }
-        // The clock goes on from wherever it was put to, which is before where it has been.
+        // The clock goes on from where it was set, which is in the past.
         let mut clock = 5_000_000;
         let mut go_on = |dropped, until: u32| {
             for _ in 0..2_000_000 {
@@ -172,16 +174,18 @@ fn no_limit_is_stuck_whatever_has_happened_to_it() {
     }
 }
 
-/// How long a call takes at a dependency that does 40 at once, each in 50 ms, while as many as the limit says are there.
+/// The latency of a dependency that serves 40 calls at once in 50 ms each, with as many calls in
+/// flight as the limit.
 fn at_forty_workers(limit: f64) -> f64 {
     50_000.0 * (limit / 40.0).max(1.0)
 }
 
 #[test]
 fn netflix_134_a_gradient_of_four_fifths_is_overload_and_does_not_grow() {
-    // Calls take 1.875 times the baseline: 1.5 / 1.875 = 0.8. The baseline itself does not follow in so few samples.
+    // Calls take 1.875 times the baseline: 1.5 / 1.875 = 0.8. The baseline does not follow within
+    // these samples.
     let range = Range::new(10, 1, 200).unwrap();
-    let mut theirs = model::Gradient::usual(moves(range), false);
+    let mut theirs = model::Gradient::with_defaults(moves(range), false);
     let mut ours = Adaptive::new(Gradient::new(range).with_window(1_000_000).unwrap());
     theirs.window = 1_000_000.0;
     let at = |micros| Sample { rtt: Span::from_micros(micros), in_flight: 1_000, dropped: false };
@@ -201,7 +205,7 @@ fn netflix_134_a_gradient_of_four_fifths_is_overload_and_does_not_grow() {
 #[test]
 fn netflix_134_and_165_a_limit_does_not_creep_up_on_the_delays_that_it_makes_itself() {
     let range = Range::new(20, 20, 1_000).unwrap();
-    let mut theirs = model::Gradient::usual(moves(range), false);
+    let mut theirs = model::Gradient::with_defaults(moves(range), false);
     let mut ours = Adaptive::new(Gradient::new(range));
     for _ in 0..20_000 {
         theirs.sample(at_forty_workers(theirs.limit), theirs.limit, false);
@@ -216,7 +220,7 @@ fn netflix_134_and_165_a_limit_does_not_creep_up_on_the_delays_that_it_makes_its
 #[test]
 fn netflix_137_a_dependency_that_always_times_out_does_not_look_even() {
     let range = Range::new(100, 20, 200).unwrap();
-    let mut theirs = model::Gradient::usual(moves(range), false);
+    let mut theirs = model::Gradient::with_defaults(moves(range), false);
     let mut ours = Adaptive::new(Gradient::new(range));
     for _ in 0..2_000 {
         theirs.sample(5_000_000.0, 1_000.0, true);

@@ -1,17 +1,17 @@
-//! Equal answers in all six fields, for every algorithm, lists of them, and every verb.
+//! Equal decisions in all six fields, for every algorithm, for lists of limits, and for every verb.
 
 use sluicegate::Limit;
-use sluicegate_conformance::{AccountInCore, InCore, Report, random_traces, random_verbs};
+use sluicegate_conformance::{CoreKey, CoreSubject, Report, random_traces, random_verbs};
 
-/// Random decisions for each algorithm; `long-run` does ten million and more.
+/// Random decisions per algorithm; the example `long_run` does ten million and more.
 const DECISIONS: u64 = 40_000;
 
 fn agrees(algorithm: Option<&str>) {
     let mut report = Report::default();
-    if let Err(mismatch) = random_traces(algorithm, 7, DECISIONS, InCore::new, &mut report) {
+    if let Err(mismatch) = random_traces(algorithm, 7, DECISIONS, CoreSubject::new, &mut report) {
         panic!("{mismatch}");
     }
-    // A run in which nothing is denied, or nothing is allowed, would show little.
+    // A run in which nothing is denied, or nothing is allowed, would prove little.
     assert!(report.denied * 10 > report.checks, "{report:?}");
     assert!(report.denied * 10 < report.checks * 9, "{report:?}");
 }
@@ -31,9 +31,9 @@ fn lists_agree_with_the_model() {
 #[test]
 fn every_verb_in_any_order_agrees_with_the_model() {
     let mut report = Report::default();
-    if let Err(mismatch) = random_verbs(7, 4 * DECISIONS, true, AccountInCore::new, &mut report) {
+    if let Err(mismatch) = random_verbs(7, 4 * DECISIONS, true, CoreKey::new, &mut report) {
         panic!("{mismatch}");
     }
-    // A run in which no receipt was worth anything would show little.
+    // A run in which no receipt returned anything would prove little.
     assert!(report.returned > 1_000 && report.indebted > 100, "{report:?}");
 }

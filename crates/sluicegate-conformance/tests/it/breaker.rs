@@ -1,5 +1,6 @@
-//! Breakers against the model, on random events: asks, ends in any order, drops, panics, hung probes, forced states, changes of rules, and
-//! a clock that steps forward and back. Every answer, state, count and change is compared.
+//! Breakers compared with the model on random events: calls, outcomes in any order, drops, panics,
+//! hung probes, forced states, changes of rules, and a clock that steps forward and back. Every
+//! decision, state, count and event is compared.
 
 use fastrand::Rng;
 use sluicegate_guard::breaker::machine::{CallId, Changes, Machine};
@@ -8,13 +9,13 @@ use sluicegate_guard::breaker::{
 };
 use sluicegate_guard::{Event, ManualClock, Observer, RetryAfter, Span, Time};
 use sluicegate_model::{
-    BreakerAnswer, BreakerCounts, BreakerEnd, BreakerModel, BreakerNews, BreakerRule, BreakerState,
+    BreakerCounts, BreakerDecision, BreakerEvent, BreakerModel, BreakerOutcome, BreakerRule, BreakerState,
     BreakerTotals, BreakerWindow,
 };
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 
-/// How many sequences of events there are for each subject, and how long one is.
+/// The sequences of events per subject, and the length of each.
 const SEQUENCES: u64 = 3_000;
 const EVENTS: usize = 250;
 
@@ -107,21 +108,21 @@ fn totals(totals: Totals) -> BreakerTotals {
     }
 }
 
-fn news(change: Change) -> BreakerNews {
+fn news(change: Change) -> BreakerEvent {
     match change {
-        Change::Opened(of) => BreakerNews::Opened(counts(of)),
-        Change::HalfOpened => BreakerNews::HalfOpened,
-        Change::Closed(of) => BreakerNews::Closed(counts(of)),
-        Change::WouldHaveOpened(of) => BreakerNews::WouldHaveOpened(counts(of)),
-        Change::Forced(Forced::Open) => BreakerNews::Forced(BreakerState::ForcedOpen),
-        Change::Forced(Forced::Disabled) => BreakerNews::Forced(BreakerState::Disabled),
-        Change::Forced(Forced::MetricsOnly) => BreakerNews::Forced(BreakerState::MetricsOnly),
-        Change::Reset => BreakerNews::Reset,
+        Change::Opened(of) => BreakerEvent::Opened(counts(of)),
+        Change::HalfOpened => BreakerEvent::HalfOpened,
+        Change::Closed(of) => BreakerEvent::Closed(counts(of)),
+        Change::WouldHaveOpened(of) => BreakerEvent::WouldHaveOpened(counts(of)),
+        Change::Forced(Forced::Open) => BreakerEvent::Forced(BreakerState::ForcedOpen),
+        Change::Forced(Forced::Disabled) => BreakerEvent::Forced(BreakerState::Disabled),
+        Change::Forced(Forced::MetricsOnly) => BreakerEvent::Forced(BreakerState::MetricsOnly),
+        Change::Reset => BreakerEvent::Reset,
         other => panic!("{other:?} is new"),
     }
 }
 
-/// How a call is to end.
+/// How a call will end.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Success,
@@ -129,7 +130,7 @@ enum End {
     Ignored,
     Dropped,
     Panic,
-    /// Never: its guard is forgotten.
+    /// Never: its guard is leaked.
     Hung,
 }
 
@@ -141,7 +142,7 @@ trait Subject {
     fn ask(&mut self) -> Result<Self::Call, Option<u64>>;
     fn end(&mut self, call: Self::Call, end: End, took: u64);
     fn seen(&mut self) -> (BreakerState, BreakerCounts, BreakerTotals);
-    fn news(&mut self) -> Vec<BreakerNews>;
+    fn news(&mut self) -> Vec<BreakerEvent>;
     fn force(&mut self, forced: Option<Forced>);
     fn reset(&mut self);
     fn change(&mut self, rules: BreakerConfig);
@@ -155,23 +156,23 @@ fn wait(wait: RetryAfter) -> Option<u64> {
 }
 
 /// The core, told the time.
-struct InCore {
+struct CoreSubject {
     machine: Machine,
     now: Time,
-    news: Vec<BreakerNews>,
+    news: Vec<BreakerEvent>,
 }
 
-impl InCore {
+impl CoreSubject {
     fn tell(&mut self, changes: Changes) {
         self.news.extend(changes.into_iter().map(news));
     }
 }
 
-impl Subject for InCore {
+impl Subject for CoreSubject {
     type Call = CallId;
 
     fn new(rules: BreakerConfig, now: u64) -> Self {
-        InCore { machine: Machine::new(rules), now: Time::from_micros(now).unwrap(), news: Vec::new() }
+        CoreSubject { machine: Machine::new(rules), now: Time::from_micros(now).unwrap(), news: Vec::new() }
     }
 
     fn set(&mut self, now: u64) {
@@ -186,7 +187,7 @@ impl Subject for InCore {
             Err(after) => {
                 assert_eq!(self.machine.denies_for(self.now), Some(after));
                 if let RetryAfter::After(wait) = after {
-                    // Left alone it lets one pass after that long, and not a tick sooner.
+                    // Left alone it admits a call after exactly that long, and not a tick earlier.
                     let asked_at = |at: Time| self.machine.clone().try_acquire(at).0.is_ok();
                     assert!(asked_at(self.now.saturating_add(wait)));
                     assert!(!asked_at(self.now.saturating_add(wait).saturating_sub(Span::from_micros(1))));
@@ -215,7 +216,7 @@ impl Subject for InCore {
         (state(self.machine.state()), counts(counted), self::totals(totals))
     }
 
-    fn news(&mut self) -> Vec<BreakerNews> {
+    fn news(&mut self) -> Vec<BreakerEvent> {
         std::mem::take(&mut self.news)
     }
 
@@ -247,7 +248,7 @@ struct InLibrary {
 }
 
 #[derive(Default)]
-struct Heard(Mutex<Vec<BreakerNews>>);
+struct Heard(Mutex<Vec<BreakerEvent>>);
 
 impl Observer for Heard {
     fn event(&self, event: &Event) {
@@ -270,7 +271,8 @@ impl Subject for InLibrary {
     }
 
     fn ask(&mut self) -> Result<Admitted<'static>, Option<u64>> {
-        // Now and then only: to peek is to look, and what is found out by looking then comes in two steps.
+        // Only sometimes: a peek applies the passage of time, so the next event would come in two
+        // steps.
         let peeked = self.coin.bool().then(|| self.breaker.peek());
         let asked = self.breaker.try_acquire().into_owned().admitted();
         if let Some(peeked) = peeked {
@@ -289,7 +291,7 @@ impl Subject for InLibrary {
             End::Panic => {
                 let unwound = catch_unwind(AssertUnwindSafe(|| {
                     let _admitted = admitted;
-                    // As a panic, but without a message.
+                    // Unwinds like a panic, but without a message.
                     resume_unwind(Box::new("the call failed"));
                 }));
                 assert!(unwound.is_err());
@@ -303,7 +305,7 @@ impl Subject for InLibrary {
         (state(stats.state), counts(stats.window), totals(stats.totals))
     }
 
-    fn news(&mut self) -> Vec<BreakerNews> {
+    fn news(&mut self) -> Vec<BreakerEvent> {
         std::mem::take(&mut *self.heard.0.lock().unwrap())
     }
 
@@ -326,11 +328,11 @@ impl Subject for InLibrary {
 struct Out<C> {
     call: C,
     number: u64,
-    /// When it began, if that was to be remembered.
+    /// When it began, if that is known.
     began: Option<u64>,
 }
 
-/// What a sequence came to, so that it is known that the sequences do what they are for.
+/// What the sequences have covered, to prove that they are of use.
 #[derive(Default, Debug)]
 struct Reached {
     opened: u64,
@@ -349,7 +351,7 @@ struct Run<S: Subject> {
     subject: S,
     model: BreakerModel,
     out: Vec<Out<S::Call>>,
-    /// The percentage of calls that fail: some sequences are of bad times, some of good ones, most of both.
+    /// The percentage of calls that fail: few sequences have only failures or none.
     badness: u8,
     steps: Vec<String>,
 }
@@ -388,8 +390,8 @@ impl<S: Subject> Run<S> {
             92 => self.by_hand(),
             _ => self.advance(),
         }
-        let heard = self.model.news();
-        reached.closed += heard.iter().filter(|news| matches!(news, BreakerNews::Closed(_))).count() as u64;
+        let heard = self.model.take_events();
+        reached.closed += heard.iter().filter(|news| matches!(news, BreakerEvent::Closed(_))).count() as u64;
         assert_eq!(self.subject.news(), heard, "{:#?}", self.steps);
     }
 
@@ -399,12 +401,12 @@ impl<S: Subject> Run<S> {
 
     fn ask(&mut self, reached: &mut Reached) {
         self.note("ask");
-        match (self.subject.ask(), self.model.ask(self.now)) {
-            (Ok(call), BreakerAnswer::Allowed(number)) => {
+        match (self.subject.ask(), self.model.call(self.now)) {
+            (Ok(call), BreakerDecision::Allowed(number)) => {
                 let began = self.rules.slow().map(|_| self.now);
                 self.out.push(Out { call, number, began });
             }
-            (Err(wait), BreakerAnswer::Denied(expected)) => {
+            (Err(wait), BreakerDecision::Denied(expected)) => {
                 reached.denied += 1;
                 assert_eq!(wait, expected, "{:#?}", self.steps);
             }
@@ -428,13 +430,13 @@ impl<S: Subject> Run<S> {
         let took = began.map_or(0, |began| self.now.saturating_sub(began));
         self.subject.end(call, end, took);
         let told = match end {
-            End::Success => BreakerEnd::Success,
-            End::Failure | End::Panic => BreakerEnd::Failure,
-            End::Ignored => BreakerEnd::Ignored,
-            End::Dropped => BreakerEnd::Dropped,
+            End::Success => BreakerOutcome::Success,
+            End::Failure | End::Panic => BreakerOutcome::Failure,
+            End::Ignored => BreakerOutcome::Ignored,
+            End::Dropped => BreakerOutcome::Dropped,
             End::Hung => return,
         };
-        self.model.end(number, told, took, self.now);
+        self.model.finish(number, told, took, self.now);
     }
 
     fn by_hand(&mut self) {
@@ -460,7 +462,7 @@ impl<S: Subject> Run<S> {
                 self.model.force(expected);
             }
             _ => {
-                // As often as not with the same window.
+                // Half of the time with the same window.
                 let others = random_rules(&mut self.rng);
                 let measure = |text: &str| text.split_ascii_whitespace().nth(1).map(str::to_owned);
                 let (text, own) = (others.to_string(), self.rules.to_string());
@@ -478,7 +480,7 @@ impl<S: Subject> Run<S> {
     fn advance(&mut self) {
         self.note("look");
         let found = self.subject.seen();
-        self.model.look(self.now);
+        self.model.advance(self.now);
         let counts = self.model.counts(self.now);
         assert_eq!(found, (self.model.state(), counts, self.model.totals()), "{:#?}", self.steps);
     }
@@ -489,10 +491,10 @@ fn run<S: Subject>(seed: u64, reached: &mut Reached) {
     for _ in 0..EVENTS {
         run.step(reached);
     }
-    // Whoever is still out is let go: nothing that is dropped may do harm.
+    // Calls still in flight are dropped, which must do no harm.
     for Out { call, number, .. } in std::mem::take(&mut run.out) {
         run.subject.end(call, End::Dropped, 0);
-        run.model.end(number, BreakerEnd::Dropped, 0, run.now);
+        run.model.finish(number, BreakerOutcome::Dropped, 0, run.now);
     }
     run.advance();
     let totals = run.model.totals();
@@ -508,14 +510,14 @@ fn run_all<S: Subject>(name: u64) {
         run::<S>(seed * 2 + name, &mut reached);
     }
     let Reached { opened, closed, expired, late, would_have_opened, denied } = reached;
-    // A sequence that never opens proves little.
+    // Sequences that never open the breaker prove little.
     let least = [opened, closed, expired, late, would_have_opened, denied].into_iter().min();
     assert!(least > Some(SEQUENCES / 10), "{reached:?}");
 }
 
 #[test]
 fn the_core_does_what_the_model_does() {
-    run_all::<InCore>(0);
+    run_all::<CoreSubject>(0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A limit whose numbers change keeps what its keys have used.
+//! A limit whose parameters change keeps what its keys have used.
 
 use fastrand::Rng;
 use sluicegate::Limit;
@@ -30,7 +30,8 @@ fn remaining_after_change(old: &str, used: u32, new: &str, then: u64) -> u32 {
 fn a_bucket_keeps_its_tokens_used_and_a_window_or_log_its_count() {
     let second = 1_000_000;
     for (old, used, new, then, expected) in [
-        // Six used, two of them back after 2 s at the old rate; then 4 of the new burst are used.
+        // Six used, of which two have refilled after 2 s at the old rate: 4 of the new burst are
+        // used.
         ("token-bucket 1/s burst=10", 6, "token-bucket 100/s burst=20", 2 * second, 16),
         ("token-bucket 1/s burst=10", 6, "token-bucket 1/s burst=3", 2 * second, 0),
         ("leaky-bucket 1/s capacity=10", 6, "leaky-bucket 1/h capacity=10", 2 * second, 6),
@@ -41,7 +42,7 @@ fn a_bucket_keeps_its_tokens_used_and_a_window_or_log_its_count() {
         ("sliding-log 5/60s", 3, "sliding-log 10/60s", second, 7),
         ("sliding-log 5/60s", 3, "sliding-log 10/10s", second, 7),
         ("sliding-window 5/60s", 3, "sliding-window 10/60s", second, 7),
-        // What changes more than its numbers starts afresh.
+        // Any other change discards the state.
         ("fixed-window 5/d", 3, "fixed-window 5/h", second, 5),
         ("fixed-window 5/d", 3, "fixed-window 5/d start=first", second, 5),
         ("fixed-window 5/d start=first", 3, "fixed-window 5/h start=first", second, 5),
@@ -57,7 +58,8 @@ fn a_bucket_keeps_its_tokens_used_and_a_window_or_log_its_count() {
     }
 }
 
-/// The old limit with a faster rate or a larger burst allows at least what it allowed before, from the change on.
+/// With a faster rate or a larger burst, the limit allows at least as much as before, from the
+/// change on.
 #[test]
 fn raising_a_rate_never_denies_more() {
     let mut compared = 0;
@@ -89,7 +91,7 @@ fn raising_a_rate_never_denies_more() {
 }
 
 #[test]
-fn any_change_between_any_limits_is_safe_and_the_same_numbers_change_nothing() {
+fn any_change_is_safe_and_equal_parameters_change_nothing() {
     for seed in 0..4_000 {
         let mut rng = Rng::with_seed(seed);
         let algorithm = Limit::CHECKS[rng.usize(..Limit::CHECKS.len())];
@@ -102,7 +104,8 @@ fn any_change_between_any_limits_is_safe_and_the_same_numbers_change_nothing() {
             let mut same = state.clone();
             old_made.adopt(&old_made, &mut same, still(call.at));
             if algorithm == "smooth" {
-                // As Guava does, it stores what has come in by then: the same wait, and as much stored but for the last bit.
+                // Like Guava, it stores the permits until then: the same wait, and the same permits
+                // but for the last bit.
                 let [before, after] = [&state, &same].map(|state| old_made.peek(state, call.at, 1));
                 assert_eq!(after.retry_after(), before.retry_after(), "{old}");
                 assert!(after.remaining().abs_diff(before.remaining()) <= 1, "{old}");
@@ -116,7 +119,7 @@ fn any_change_between_any_limits_is_safe_and_the_same_numbers_change_nothing() {
     }
 }
 
-/// Against fractions: the units used at the old rate are the units used at the new one, at the change and from then on.
+/// Compared with fractions: a change keeps the units used, at the change and from then on.
 #[test]
 fn a_bucket_is_changed_exactly() {
     let mut compared = 0;
@@ -138,7 +141,8 @@ fn a_bucket_is_changed_exactly() {
         assert!(old.check(&mut state, at(0), u32::try_from(used).unwrap()).allowed());
         new.adopt(&old, &mut state, still(at(wait)));
         for later in [0, 1, rng.u64(..2 * new_period)] {
-            // Units used, over period * new_period: (used * period - wait * count) / period - later * new_count / new_period.
+            // Units used, over period * new_period: (used * period - wait * count) / period - later
+            // * new_count / new_period.
             let whole = i128::from(period) * i128::from(new_period);
             let at_change =
                 (i128::from(used * period) - i128::from(wait * count)).max(0) * i128::from(new_period);
@@ -156,9 +160,9 @@ fn a_bucket_is_changed_exactly() {
     assert!(compared > 5_000, "only {compared}");
 }
 
-/// A clock that has stepped back a day at the moment of the change: what was used is still what was used.
+/// If the clock has stepped back a day at the change, the usage is still the same.
 #[test]
-fn a_step_back_is_not_taken_for_use() {
+fn a_step_back_does_not_count_as_usage() {
     let day = 86_400_000_000;
     let noon = 1_794_398_400_000_000;
     for (old, new) in [
@@ -169,7 +173,7 @@ fn a_step_back_is_not_taken_for_use() {
         let mut account = Account::default();
         assert!(account.check(&old, at(noon + day), 10).allowed());
         account.adopt(&new, &old, at(noon));
-        // Nothing until the clock has caught up, and one unit's time after that the first.
+        // Nothing until the clock has caught up, and the first unit one interval later.
         let denied = account.peek(&new, at(noon), 1);
         let Some(RetryAfter::After(wait)) = denied.retry_after() else { panic!("{denied:?}") };
         assert!(wait > Span::from_micros(day) && wait <= Span::from_micros(day + 1_000_000), "{wait}");

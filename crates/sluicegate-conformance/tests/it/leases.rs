@@ -1,4 +1,5 @@
-//! Leases in the core and in the library against the model: every verb in any order, every field, time forward and back.
+//! Leases in the core and the library compared with the model: every verb in any order, every
+//! field, time forward and back.
 
 use fastrand::Rng;
 use sluicegate::clock::ManualClock;
@@ -15,7 +16,7 @@ struct Key {
     model: model::Leases,
     core: Leases<u32>,
     library: Semaphore,
-    /// Every lease that was ever given.
+    /// Every lease that was ever granted.
     given: Vec<(model::LeaseNumber, LeaseHandle, LeaseId)>,
 }
 
@@ -23,7 +24,7 @@ struct Key {
 struct Seen {
     denied: u64,
     never: u64,
-    lapsed: u64,
+    expired: u64,
     renewed: u64,
     released: u64,
     unknown: u64,
@@ -47,7 +48,7 @@ impl Key {
     }
 
     fn rules(&self) -> (model::Concurrency, Concurrency) {
-        let core = self.limit.concurrency().unwrap();
+        let core = self.limit.as_concurrency().unwrap();
         let ttl = core.ttl().map(Span::as_micros);
         (model::Concurrency { count: core.count().into(), ttl }, core)
     }
@@ -95,13 +96,13 @@ impl Key {
                 assert_eq!(self.library.renew_at("k", id, now), expected);
                 *held = renewed.unwrap_or(*held);
                 seen.renewed += u64::from(expected);
-                seen.lapsed += u64::from(!expected);
+                seen.expired += u64::from(!expected);
             }
             15..18 if !self.given.is_empty() => {
                 let place = self.pick(rng);
                 let (number, held, id) = &self.given[place];
                 let expected = self.model.release(at, *number);
-                // As the library does, what has lapsed goes first.
+                // Like the library, expired leases are removed first.
                 let _ = core.peek(&mut self.core, now, 0);
                 assert_eq!(self.core.release(now, *held), expected);
                 assert_eq!(self.library.release_at("k", id, now), expected);
@@ -120,21 +121,21 @@ impl Key {
         }
     }
 
-    /// The last ones more often than those of long ago.
+    /// Picks recent leases more often than old ones.
     fn pick(&self, rng: &mut Rng) -> usize {
         let of_the_last = if rng.u8(..4) == 0 { 50 } else { 8 };
         self.given.len() - 1 - rng.usize(..self.given.len().min(of_the_last))
     }
 
-    fn same(&self, expected: &model::Answer, decision: Decision, who: &str) {
+    fn same(&self, expected: &model::Decision, decision: Decision, who: &str) {
         let retry_after = decision.retry_after().map(|retry_after| match retry_after {
             RetryAfter::After(wait) => model::RetryAfter::After(wait.as_micros()),
             RetryAfter::Never => model::RetryAfter::Never,
         });
-        let answered = model::Answer {
+        let answered = model::Decision {
             allowed: decision.allowed(),
-            limit: decision.limit().into(),
-            remaining: decision.remaining().into(),
+            limit: decision.limit(),
+            remaining: decision.remaining(),
             retry_after,
             reset_after: decision.reset_after().as_micros(),
             delay: decision.delay().as_micros(),
@@ -145,7 +146,7 @@ impl Key {
 }
 
 #[test]
-fn every_verb_in_any_order_agrees_with_the_model_in_every_field() {
+fn every_verb_in_any_order_agrees_with_the_model() {
     let mut seen = Seen::default();
     for seed in 0..600 {
         let mut rng = Rng::with_seed(seed);
@@ -160,14 +161,14 @@ fn every_verb_in_any_order_agrees_with_the_model_in_every_field() {
             };
         }
     }
-    let Seen { denied, never, lapsed, renewed, released, unknown } = seen;
+    let Seen { denied, never, expired, renewed, released, unknown } = seen;
     assert!(denied > 5_000 && never > 500 && unknown > 500, "{seen:?}");
-    assert!(lapsed > 1_000 && renewed > 2_000 && released > 2_000, "{seen:?}");
+    assert!(expired > 1_000 && renewed > 2_000 && released > 2_000, "{seen:?}");
 }
 
-/// Many keys: what one key does never shows in another, also where leases of keys that nobody asks about are let go.
+/// Many keys: no key affects another, even while expired leases of idle keys are removed.
 #[test]
-fn keys_do_not_touch_each_other() {
+fn keys_do_not_affect_each_other() {
     let mut rng = Rng::with_seed(5);
     let limit: Limit = "concurrency 3 ttl=200us".parse().unwrap();
     let rule = model::Concurrency { count: 3, ttl: Some(200) };

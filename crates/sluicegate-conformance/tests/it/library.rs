@@ -1,23 +1,23 @@
-//! The library on its store in memory: the whole suite, every verb, and the same under churn and eviction.
+//! The library on its store in memory: the whole suite, every verb, and churn with eviction.
 
 use fastrand::Rng;
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limit, Limiter};
-use sluicegate_conformance::{InBackend, Report, random, random_verbs, suite};
+use sluicegate_conformance::{BackendSubject, Report, random, random_verbs, suite};
 use sluicegate_core::{Account, Time};
 use std::collections::HashMap;
 
 #[test]
 fn it_passes_the_suite() {
-    let report = suite(InBackend::memory).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    let report = suite(BackendSubject::memory).unwrap_or_else(|mismatch| panic!("{mismatch}"));
     assert!(report.checks > 30_000 && report.denied > 10_000, "{report:?}");
 }
 
 #[test]
 fn every_verb_in_any_order_agrees_with_the_model() {
     let mut report = Report::default();
-    if let Err(mismatch) = random_verbs(11, 60_000, false, InBackend::memory, &mut report) {
+    if let Err(mismatch) = random_verbs(11, 60_000, false, BackendSubject::memory, &mut report) {
         panic!("{mismatch}");
     }
     assert!(report.returned > 500 && report.indebted > 50, "{report:?}");
@@ -32,8 +32,8 @@ struct Churn {
     denied: u64,
 }
 
-/// Many more keys than there is room for. A key that is held answers exactly as one that nobody ever forgot; one that
-/// was let go because it had recovered does too. Only an evicted one starts afresh.
+/// Many more keys than fit. A key in the store decides exactly as if no key had ever been removed,
+/// and so does one that was dropped after it recovered. Only an evicted key starts again.
 fn under_churn(limits: &[Limit], seed: u64, max_keys: usize) -> Churn {
     let mut rng = Rng::with_seed(seed);
     let start = Time::from_micros(1_700_000_000_000_000).unwrap();
@@ -44,7 +44,7 @@ fn under_churn(limits: &[Limit], seed: u64, max_keys: usize) -> Churn {
     for _ in 0..20_000 {
         let step = random::step(&mut rng, limits).min(86_400_000_000) / 8;
         now = random::advance(&mut rng, now, step, false);
-        // Some keys come again and again, most once.
+        // A few keys call often, most only once.
         let key = if rng.bool() { rng.u64(..32) } else { rng.u64(..) };
         let cost = random::cost(&mut rng, limits);
         let account = accounts.entry(key).or_default();
@@ -81,13 +81,14 @@ fn keys_that_were_not_evicted_stay_exact() {
         all.forgotten += churn.forgotten;
         all.denied += churn.denied;
     }
-    // A run without any of these would show little.
+    // A run without any of these would prove little.
     assert!(all.evicted > 500 && all.forgotten > 500 && all.denied > 5_000, "{all:?}");
 }
 
-/// With `deny`, nobody is evicted: every key that is held, or has recovered, answers as if nobody else were there.
+/// With `deny` no key is evicted: every key in the store, or recovered, decides as if it were
+/// alone.
 #[test]
-fn a_store_that_denies_when_full_never_forgets_a_debt() {
+fn a_store_that_denies_when_full_never_loses_a_debt() {
     let limits: Vec<Limit> = vec!["token-bucket 2/s burst=4".parse().unwrap()];
     let start = Time::from_micros(1_700_000_000_000_000).unwrap();
     let limiter = Limiter::builder(limits.as_slice())

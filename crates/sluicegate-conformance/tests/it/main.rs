@@ -1,9 +1,10 @@
-//! The core and the library against the model: vectors, random traces, random verbs.
+//! The core and the library compared with the model: vectors, random traces, random verbs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod adaptive;
 mod agreement;
+mod all_of;
 mod breaker;
 mod changes;
 mod guava;
@@ -11,6 +12,7 @@ mod leases;
 mod library;
 mod properties;
 mod receipts;
-mod several;
 mod shared;
+mod spelling;
+mod typed;
 mod vectors;

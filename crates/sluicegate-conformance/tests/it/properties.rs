@@ -1,4 +1,4 @@
-//! The promises, each on its own, over random limits and traces: no model is asked.
+//! The promises, one by one, over random limits and traces, without the model.
 
 use fastrand::Rng;
 use sluicegate::Limit;
@@ -9,7 +9,7 @@ use sluicegate_core::bounds::CENTURY;
 use sluicegate_core::verbs::Verbs as _;
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Rate, RetryAfter, Span, Time};
 
-/// Random traces for each algorithm and property.
+/// Random traces per algorithm and property.
 const TRACES: u64 = 300;
 const LENGTH: usize = 60;
 
@@ -34,8 +34,8 @@ fn is_smooth(limit: &Limit) -> bool {
     matches!(limit.spec(), Spec::Smooth { .. })
 }
 
-/// Whether the clock stepped back to before the start of the limit's windows: then all is closed, and waits are told
-/// until the start, whatever was used after it.
+/// Returns `true` if the clock stepped back to before the start of the limit's windows: then all
+/// calls are denied, and waits are until the start, whatever was used after it.
 fn is_closed(limit: &Limit, at: Time) -> bool {
     matches!(limit.spec(), Spec::FixedWindow { windows: WindowSpec::Aligned { start, .. }, .. } if at < *start)
 }
@@ -44,9 +44,9 @@ fn later(at: Time, wait: Span) -> Option<Time> {
     Time::from_micros(at.as_micros() + wait.as_micros())
 }
 
-/// Most checks take a short way that works less out; the full one knows nothing of it.
+/// Most checks take a fast path, which the full decision does not know.
 #[test]
-fn the_short_way_and_the_full_one_agree() {
+fn the_fast_path_and_the_full_decision_agree() {
     let mut allowed = 0;
     for_all(true, |limit, made, trace| {
         let (mut short, mut full) = (AnyState::default(), AnyState::default());
@@ -94,7 +94,7 @@ fn reset_after_is_tight() {
             }
             let Some(then) = later(call.at, wait) else { continue };
             if is_smooth(limit) {
-                // What doubles make of it.
+                // The rounding of doubles.
                 assert!(made.reset_after(&state, then) <= Span::from_micros(1), "{limit}: {call:?}");
                 continue;
             }
@@ -108,14 +108,14 @@ fn reset_after_is_tight() {
 }
 
 #[test]
-fn a_denial_a_peek_and_a_cost_of_nothing_change_nothing() {
+fn a_denial_a_peek_and_a_cost_of_zero_change_nothing() {
     for_all(true, |limit, made, trace| {
         let mut state = AnyState::default();
         for call in trace {
             let before = state.clone();
             let _ = made.peek(&state, call.at, call.cost);
             let decision = made.check(&mut state, call.at, call.cost);
-            // A log that has no entries yet may have been made room for.
+            // A log without entries may have been allocated.
             let is_same = before == state || before == AnyState::default() && made.is_idle(&state, call.at);
             if !decision.allowed() && !counts_denied(limit) || call.cost == 0 {
                 assert!(is_same, "{limit}: {call:?}: {before:?} became {state:?}");
@@ -127,7 +127,7 @@ fn a_denial_a_peek_and_a_cost_of_nothing_change_nothing() {
 #[test]
 fn one_large_call_leaves_the_state_of_many_small_ones() {
     for_all(false, |limit, made, trace| {
-        // There the second of the small ones pays for the first.
+        // Under `smooth` the second small call pays for the first.
         if is_smooth(limit) {
             return;
         }
@@ -146,7 +146,7 @@ fn one_large_call_leaves_the_state_of_many_small_ones() {
 }
 
 #[test]
-fn a_key_that_has_recovered_may_be_forgotten() {
+fn a_recovered_key_may_be_dropped() {
     let mut forgotten = 0;
     for_all(false, |limit, made, trace| {
         let (mut kept, mut dropped) = (AnyState::default(), AnyState::default());
@@ -163,7 +163,7 @@ fn a_key_that_has_recovered_may_be_forgotten() {
     assert!(forgotten > 10_000, "only {forgotten}");
 }
 
-/// The calls that were allowed, each counted at the latest time at which one was allowed so far.
+/// The allowed calls, each counted at the latest time at which one was allowed so far.
 fn admitted(made: &AnyLimit, trace: &[Call]) -> Vec<(u64, u64)> {
     let (mut state, mut latest) = (AnyState::default(), 0);
     let mut admitted = Vec::new();
@@ -176,7 +176,8 @@ fn admitted(made: &AnyLimit, trace: &[Call]) -> Vec<(u64, u64)> {
     admitted
 }
 
-/// The most that lies within any stretch: from each call on, while `within` says so of the time since.
+/// Returns the most within any stretch: from each call on, while `within` holds for the elapsed
+/// time.
 fn worst(admitted: &[(u64, u64)], within: impl Fn(u64) -> bool) -> u64 {
     let from = |start: usize| {
         let rest = &admitted[start..];
@@ -185,7 +186,7 @@ fn worst(admitted: &[(u64, u64)], within: impl Fn(u64) -> bool) -> u64 {
     (0..admitted.len()).map(from).max().unwrap_or(0)
 }
 
-/// `burst + w * count / period` in any stretch of length w, in whole numbers.
+/// Checks `burst + w * count / period` in any stretch of length w, in integers.
 fn keeps_to_bucket(limit: &Limit, admitted: &[(u64, u64)], rate: Rate, burst: u64) {
     for start in 0..admitted.len() {
         let mut total = 0;
@@ -221,7 +222,8 @@ fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
                 let total: u64 = in_window(at / period).map(|(_, cost)| cost).sum();
                 assert!(total <= u64::from(rate.count()), "{limit}: {total} in one window");
             }
-            // The estimate, at each call and from the definition: what the last window admitted, faded, and this one.
+            // The estimate from its definition, at each call: the previous window, weighted, and
+            // the current one.
             for (place, (at, _)) in admitted.iter().enumerate() {
                 let so_far = |window: Option<u64>| -> u128 {
                     let calls = admitted[..=place].iter().filter(|(at, _)| Some(at / period) == window);
@@ -238,7 +240,7 @@ fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
         }
         Spec::Concurrency { .. } => panic!("{limit} gives leases"),
         Spec::Smooth { rate, .. } => {
-            // Part of a permit may be stored as well.
+            // A fraction of a permit may be stored as well.
             keeps_to_smooth(limit, &admitted, *rate, u64::from(made.limit()) + 1);
         }
         Spec::FixedWindow { count, windows } => {
@@ -246,7 +248,8 @@ fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
                 let most = worst(&admitted, |since| since < period.as_micros());
                 assert!(most <= 2 * u64::from(*count), "{limit}: {most} in one period");
             }
-            // Each window: from one boundary to the next, wherever the calendar or the first call puts them.
+            // Each window, from boundary to boundary, wherever the calendar or the first call puts
+            // them.
             let (mut end, mut used) = (0, 0);
             for (at, cost) in &admitted {
                 let now = Time::from_micros(*at).unwrap();
@@ -260,22 +263,23 @@ fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
                 assert!(used <= u64::from(*count), "{limit}: {used} in one window");
             }
         }
+        other => unreachable!("{other:?} has no property"),
     }
 }
 
-/// From one allowed call to another, all but the last have been paid for: by what was stored, or by the time between at the
-/// rate, of which each call's cost is cut to a whole microsecond, twice at the most.
+/// Between two allowed calls, all but the last have been paid for: by stored permits, or by time at
+/// the rate, where the time of each call is truncated to whole microseconds, at most twice.
 fn keeps_to_smooth(limit: &Limit, admitted: &[(u64, u64)], rate: Rate, stored: u64) {
     let (count, period) = (u128::from(rate.count()), u128::from(rate.period().as_micros()));
     for start in 0..admitted.len() {
         let (mut paid, mut cuts) = (0, 0);
         for (at, cost) in &admitted[start..] {
             let width = u128::from(at - admitted[start].0);
-            // A debt of more than a century is forgiven.
+            // Debt beyond a century is not charged.
             if width >= u128::from(CENTURY.as_micros()) {
                 break;
             }
-            // One more microsecond for what the doubles make of it.
+            // One more microsecond for the rounding of doubles.
             let most = u128::from(stored) * period + (width + cuts + 1) * count;
             assert!(paid * period <= most, "{limit}: {paid} within {width} µs");
             paid += u128::from(*cost);
@@ -284,7 +288,7 @@ fn keeps_to_smooth(limit: &Limit, admitted: &[(u64, u64)], rate: Rate, stored: u
     }
 }
 
-/// Calls that wait as told leave at least a slot apart for each unit of cost.
+/// Calls that observe their delay leave at least one slot apart per unit of cost.
 #[test]
 fn paced_calls_leave_evenly() {
     let mut left = 0;
@@ -316,12 +320,12 @@ fn no_limit_admits_more_than_it_promises() {
 }
 
 #[test]
-fn time_going_back_admits_no_more() {
+fn a_step_back_admits_no_more() {
     for_all(true, keeps_its_promise);
 }
 
 #[test]
-fn time_going_back_locks_nobody_out_for_longer_than_the_step_and_the_usual_wait() {
+fn a_step_back_locks_out_for_at_most_step_plus_usual_wait() {
     for_all(true, |limit, made, trace| {
         let (mut state, mut latest) = (AnyState::default(), trace[0].at);
         for call in trace {
@@ -364,7 +368,7 @@ fn equal_timestamps_are_ordinary() {
     }
 }
 
-/// A slow limit that is polled often still gets all of its due: no part of a unit is thrown away.
+/// A slow limit that is polled often still refills exactly: no fraction of a unit is lost.
 #[test]
 fn polling_loses_nothing() {
     for poll in [7, 999, 1_000, 333_333, 999_999] {
@@ -373,7 +377,7 @@ fn polling_loses_nothing() {
         let end = 20_000_000 / poll * poll;
         let polls = (0..=end / poll).map(|place| Time::from_micros(place * poll).unwrap());
         let allowed = polls.filter(|&now| made.check(&mut state, now, 1).allowed()).count() as u64;
-        // One at once, then one for each third of a second; waiting for the next poll costs less than one poll each.
+        // One at once, then one every third of a second; each waits for less than one poll.
         let fewest = 1 + end / (333_334 + poll);
         assert!(
             allowed >= fewest && allowed <= 1 + end * 3 / 1_000_000,

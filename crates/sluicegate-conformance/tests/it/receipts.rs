@@ -1,4 +1,5 @@
-//! Returns in the orders that have gone wrong: each ends with what would be used had the returned calls not been.
+//! Returns in orders that once went wrong: each ends with the usage as if the returned calls had
+//! not been made.
 
 use sluicegate::Limit;
 use sluicegate_core::receipts::Receipt;
@@ -41,9 +42,9 @@ fn at(seconds: u64) -> Time {
     Time::from_micros(seconds * 1_000_000).unwrap()
 }
 
-/// A and B are cancelled, and only C was used; A lay under B when it was.
+/// A and B are cancelled, and only C counts. A was below B when it was cancelled.
 #[test]
-fn a_bucket_sinks_when_something_below_is_cut_out() {
+fn a_rollback_below_moves_the_charges_above_down() {
     let mut key = Key::new("token-bucket 1/s burst=20");
     let (a, b) = (key.reserve(0, 5), key.reserve(4, 5));
     assert!(key.cancel(4, a));
@@ -59,9 +60,9 @@ fn a_bucket_sinks_when_something_below_is_cut_out() {
     assert_eq!(key.remaining(2), 6);
 }
 
-/// A refund takes from the top, so what was refunded of A and B cannot be cancelled as well.
+/// A refund takes from the top, so what it returned of A and B cannot be cancelled as well.
 #[test]
-fn what_was_refunded_is_not_returned_again() {
+fn a_refund_is_not_returned_again() {
     for limit in [
         "token-bucket 1/h burst=9",
         "fixed-window 9/h",
@@ -79,7 +80,7 @@ fn what_was_refunded_is_not_returned_again() {
     }
 }
 
-/// A window that closed takes its receipts along, even if one just like it opens at the same moment.
+/// A closed window voids its receipts, even if another one opens at the same moment.
 #[test]
 fn a_closed_window_voids_its_receipts() {
     let mut key = Key::new("fixed-window 5/h start=first");
@@ -90,9 +91,9 @@ fn a_closed_window_voids_its_receipts() {
     assert_eq!(key.remaining(0), 2);
 }
 
-/// What had leaked by a later change has leaked, even if the clock steps back before the cancel.
+/// What had leaked by a later change stays leaked, even if the clock steps back before the cancel.
 #[test]
-fn a_step_back_brings_nothing_back() {
+fn a_step_back_returns_nothing_that_had_leaked() {
     let mut key = Key::new("token-bucket 1/s burst=3");
     let a = key.reserve(12, 2);
     key.reserve(14, 2);
@@ -105,9 +106,9 @@ fn a_step_back_brings_nothing_back() {
     assert!(!key.cancel(12, a));
 }
 
-/// A patience of more than a century counts as a century.
+/// A maximum wait of more than a century counts as a century.
 #[test]
-fn nobody_borrows_more_than_a_century() {
+fn no_call_borrows_more_than_a_century() {
     let mut key = Key::new("token-bucket 1/3650d burst=10");
     let mut reserve = |cost| key.account.reserve(&key.limits, at(0), cost, Span::MAX).unwrap().0;
     assert!(reserve(10).allowed());
@@ -116,9 +117,9 @@ fn nobody_borrows_more_than_a_century() {
     assert!(!denied.allowed(), "110 years are too long");
 }
 
-/// A busy key's log holds what is within the period and no more.
+/// The log of a busy key holds only what is within the period.
 #[test]
-fn a_log_forgets_what_has_left() {
+fn a_log_drops_what_has_aged_out() {
     use sluicegate_core::{
         Algorithm as _, Rate,
         sliding_log::{Log, SlidingLog},

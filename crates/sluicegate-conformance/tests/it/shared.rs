@@ -1,10 +1,11 @@
-//! Limiters in a store that they share: the whole suite and every verb, while others use the same keys; and churn.
+//! Limiters in a shared `MemoryStore`: the whole suite and every verb, while others use the same
+//! keys; and churn.
 
 use fastrand::Rng;
 use sluicegate::MemoryStore;
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limit, Limiter};
-use sluicegate_conformance::{Answer, InBackend, Report, Subject, random, random_verbs, suite};
+use sluicegate_conformance::{BackendSubject, Fields, Report, Subject, random, random_verbs, suite};
 use sluicegate_core::{Account, AnyLimit, Time};
 use std::collections::HashMap;
 
@@ -12,9 +13,9 @@ fn store(start: Time, max_keys: usize) -> MemoryStore {
     MemoryStore::builder().clock(ManualClock::at(start)).max_keys(max_keys).build().unwrap()
 }
 
-/// A limiter among others that are asked about the same keys.
+/// A limiter among others that have calls on the same keys.
 struct Among {
-    subject: InBackend,
+    subject: BackendSubject,
     others: Vec<Limiter>,
 }
 
@@ -26,13 +27,13 @@ impl Among {
         let others = ["token-bucket 1/h burst=3", "sliding-log 4/h", "fixed-window 7/day", "sliding-log 4/h"];
         Among {
             others: (1..).zip(others).map(other).collect(),
-            subject: InBackend::shared_memory(limits, &store, 0),
+            subject: BackendSubject::shared_memory(limits, &store, 0),
         }
     }
 }
 
 impl Subject for Among {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
         for other in &self.others {
             let _ = other.check_at(key, (cost % 3).into(), at);
         }
@@ -49,14 +50,16 @@ fn a_limiter_in_a_shared_store_passes_the_suite() {
 #[test]
 fn every_verb_in_a_shared_store_agrees_with_the_model() {
     let mut report = Report::default();
-    let in_store = |limits: &[Limit], start: Time| InBackend::shared_memory(limits, &store(start, 64), 7);
+    let in_store =
+        |limits: &[Limit], start: Time| BackendSubject::shared_memory(limits, &store(start, 64), 7);
     if let Err(mismatch) = random_verbs(12, 40_000, false, in_store, &mut report) {
         panic!("{mismatch}");
     }
     assert!(report.returned > 300 && report.indebted > 30, "{report:?}");
 }
 
-/// Many limits, and many more keys than there is room for. A key that is held answers as one that nobody ever forgot.
+/// Many limits, and many more keys than fit. A key in the store decides as if no key had ever been
+/// removed.
 #[test]
 fn keys_of_many_limits_that_were_not_evicted_stay_exact() {
     let (mut rng, start) = (Rng::with_seed(8), Time::from_micros(1_700_000_000_000_000).unwrap());

@@ -1,12 +1,13 @@
-//! The vectors are what the model says, every algorithm has its file in each place, and the core passes them.
+//! The vectors equal the model's decisions, every algorithm has all of its files, and the core
+//! passes them.
 
 use sluicegate::Limit;
 use sluicegate_conformance::vectors::{FILES, generate, run};
-use sluicegate_conformance::{InCore, suite};
+use sluicegate_conformance::{CoreSubject, suite};
 use std::path::Path;
 
 #[test]
-fn the_files_are_what_the_model_answers() {
+fn the_files_equal_the_models_decisions() {
     for (name, text) in FILES {
         let fresh = generate(name).unwrap();
         assert!(text == fresh, "vectors/{name}.csv is stale; run cargo xtask vectors");
@@ -14,19 +15,19 @@ fn the_files_are_what_the_model_answers() {
 }
 
 #[test]
-fn the_core_passes_them() {
-    let report = run(InCore::new).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+fn the_core_passes_the_vectors() {
+    let report = run(CoreSubject::new).unwrap_or_else(|mismatch| panic!("{mismatch}"));
     assert!(report.cases > 200 && report.checks > 2_000, "{report:?}");
 }
 
 #[test]
 fn the_core_passes_the_whole_suite() {
-    suite(InCore::new).unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    suite(CoreSubject::new).unwrap_or_else(|mismatch| panic!("{mismatch}"));
 }
 
-/// One file an algorithm, the same name everywhere.
+/// One file per algorithm, with the same name everywhere.
 #[test]
-fn every_algorithm_has_its_file_in_each_place() {
+fn every_algorithm_has_all_of_its_files() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     for algorithm in Limit::CHECKS {
         let name = algorithm.replace('-', "_");

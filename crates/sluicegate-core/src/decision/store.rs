@@ -1,7 +1,8 @@
 //! Decisions as stores make and adjust them.
 //!
 //! An algorithm decides from one key's state. What it cannot know (a queue in front of the key, a
-//! cached denial, a full store) is added by whoever keeps the state. Callers never need this module.
+//! cached denial, a full store) is added by the store. Callers never need this
+//! module.
 
 use super::{Decision, NO_LIMIT, Outcome, RetryAfter, Standing};
 use crate::time::Span;
@@ -26,24 +27,19 @@ pub const fn no_room(limit: u32, retry_after: RetryAfter) -> Decision {
 pub trait StoreDecision {
     /// The decision as it reads when it is reported `passed` later: the waits are shorter, but a
     /// denial keeps a wait of at least one tick. `remaining` is left as it was.
-    #[must_use]
     fn aged_by(self, passed: Span) -> Decision;
 
-    /// The denial of a call that must not overtake a queue. The decision was made as of the moment at
-    /// which the queue is empty, `ahead` from now.
-    #[must_use]
+    /// The denial of a call that must not overtake a queue. The decision was made as of the moment
+    /// at which the queue is empty, `ahead` from now.
     fn behind_queue(self, ahead: Span) -> Decision;
 
     /// Moves [`Decision::denied_by`] behind that many limits that precede this list.
-    #[must_use]
     fn offset_denied_by(self, limits: u32) -> Decision;
 
     /// Denies the call with this wait; the other fields stay.
-    #[must_use]
     fn denied_for(self, wait: Span) -> Decision;
 
     /// Denies the call with [`RetryAfter::Never`]; the other fields stay.
-    #[must_use]
     fn denied_forever(self) -> Decision;
 }
 

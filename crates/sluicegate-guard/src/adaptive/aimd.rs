@@ -1,39 +1,39 @@
 //! Additive increase, multiplicative decrease, as in TCP.
 //!
-//! In plain words: after each call that went well, one more; after each that was dropped or took too long, a tenth less.
-//! It needs no idea of how long calls should take, only of how long is far too long.
+//! One more after each good call; a tenth less after each call that was dropped or took too long.
+//! It needs to know only what is far too long, not the usual duration.
 //!
 //! ```text
 //! Settings   range (20, from 20 to 200), backoff (90 %), timeout (5 s)
 //! State      the limit, a whole number
 //! Formula    dropped, or rtt > timeout     limit = limit * backoff
 //!            in_flight * 2 >= limit        limit = limit + 1
-//!            otherwise                     nobody needs more: as it was
+//!            otherwise                     unchanged: no need for more
 //!            and then within min..=max
-//! Rounding   `limit * backoff` down, so that it falls by one at least.
-//! Promise    always within min..=max. From the most to the least in 21 drops
-//!            with the defaults, and back with one good call for each one more.
-//! Clock      not asked.
+//! Rounding   `limit * backoff` down, so that it falls by at least one.
+//! Promise    always within min..=max. From max to min in 21 drops with the defaults,
+//!            and back with one good call per step.
+//! Clock      not used.
 //! ```
 //!
-//! Reference: Netflix concurrency-limits, `AIMDLimit`. The same but for what rounds: they multiply with doubles, so that for
-//! some ratios (58 % of 100) theirs is one less.
+//! Reference: Netflix concurrency-limits, `AIMDLimit`. It differs only in rounding: Netflix
+//! multiplies doubles, so for some ratios (58 % of 100) its limit is one lower.
 
 use super::{Range, Sample};
 use sluicegate_core::Span;
 use sluicegate_core::bounds::{OutOfBounds, checked_number, checked_period};
 use sluicegate_core::time::SECOND;
 
-/// What is left of the limit after a drop unless told otherwise, in per cent.
+/// Default of `backoff`: what is left of the limit after a drop, in percent.
 pub const BACKOFF_DEFAULT: u32 = 90;
-/// The least that may be left, in per cent: a single drop halves the limit at most.
+/// Lower bound of `backoff`, in percent: a single drop at most halves the limit.
 pub const BACKOFF_MIN: u32 = 50;
-/// The most that may be left, in per cent: a drop that changes nothing would be no rule.
+/// Upper bound of `backoff`, in percent: a drop must have an effect.
 pub const BACKOFF_MAX: u32 = 99;
-/// A call that took longer counts as dropped unless told otherwise.
+/// Default of `timeout`: a call that took longer counts as dropped.
 pub const TIMEOUT_DEFAULT: Span = Span::from_micros(5 * SECOND);
 
-/// The settings.
+/// The settings of AIMD.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Aimd {
     range: Range,
@@ -42,35 +42,36 @@ pub struct Aimd {
 }
 
 impl Aimd {
-    /// With `backoff` in per cent.
+    /// Creates the settings, with `backoff` in percent.
     ///
     /// # Errors
-    /// When the backoff is not from [`BACKOFF_MIN`] to [`BACKOFF_MAX`], or the timeout is 0 or above ten years.
+    /// If the backoff is not within [`BACKOFF_MIN`] to [`BACKOFF_MAX`], or the timeout is 0 or
+    /// above ten years.
     pub fn new(range: Range, backoff: u64, timeout: Span) -> Result<Aimd, OutOfBounds> {
         let advice = "use 50% to 99%, what is left of the limit after a drop";
         let backoff = checked_number("backoff", backoff, (BACKOFF_MIN, BACKOFF_MAX), [advice; 2])?;
         Ok(Aimd { range, backoff, timeout: checked_period("timeout", timeout)? })
     }
 
-    /// With the defaults.
+    /// Creates default settings with this start.
     ///
     /// # Errors
-    /// When the start is 0 or too large.
+    /// If the start is 0 or too large.
     pub fn starting_at(start: u64) -> Result<Aimd, OutOfBounds> {
         Aimd::new(Range::starting_at(start)?, BACKOFF_DEFAULT.into(), TIMEOUT_DEFAULT)
     }
 
-    /// Between what the limit moves.
+    /// Returns the range of the limit.
     pub const fn range(&self) -> Range {
         self.range
     }
 
-    /// What is left after a drop, in per cent.
+    /// Returns what is left of the limit after a drop, in percent.
     pub const fn backoff(&self) -> u32 {
         self.backoff
     }
 
-    /// What took longer counts as dropped.
+    /// Returns the duration above which a call counts as dropped.
     pub const fn timeout(&self) -> Span {
         self.timeout
     }
@@ -83,7 +84,8 @@ impl Aimd {
         } else {
             u64::from(limit)
         };
-        // At most one above a `u32` within bounds, so what does not fit is above the most anyway.
+        // At most one above a `u32` within bounds, so a value that does not fit is above `max`
+        // anyway.
         u32::try_from(next).unwrap_or(u32::MAX).clamp(self.range.min, self.range.max)
     }
 }
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_after_each_good_call_up_to_the_most() {
+    fn a_good_call_raises_the_limit_up_to_max() {
         assert_eq!(
             (usual().next(20, GOOD), usual().next(199, GOOD), usual().next(200, GOOD)),
             (21, 200, 200)
@@ -107,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_who_needs_less_than_half_gets_more() {
+    fn the_limit_holds_while_less_than_half_is_used() {
         let with = |in_flight| usual().next(100, Sample { in_flight, ..GOOD });
         assert_eq!((with(49), with(50)), (100, 101));
     }
 
     #[test]
-    fn a_tenth_less_after_a_drop_down_to_the_least() {
+    fn a_drop_lowers_the_limit_by_a_tenth_down_to_min() {
         let dropped = |limit| usual().next(limit, Sample { dropped: true, ..GOOD });
         assert_eq!((dropped(200), dropped(101), dropped(21), dropped(20)), (180, 90, 20, 20));
     }
@@ -125,21 +127,23 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_one_comes_back() {
+    fn a_limit_of_one_recovers() {
         let config = Aimd::new(Range::new(1, 1, 3).unwrap(), 50, TIMEOUT_DEFAULT).unwrap();
         assert_eq!(config.next(1, Sample { dropped: true, ..GOOD }), 1);
         assert_eq!(config.next(1, Sample { in_flight: 1, ..GOOD }), 2);
     }
 
     #[test]
-    fn the_bounds_are_named_in_the_refusal() {
+    fn errors_name_the_bounds() {
         let range = usual().range();
-        let said = |backoff, timeout| {
+        let error = |backoff, timeout| {
             Aimd::new(range, backoff, Span::from_micros(timeout)).map_err(|error| error.to_string())
         };
-        assert!(said(49, 1).unwrap_err().starts_with("backoff 49 is below the least, 50; use 50% to 99%"));
-        assert!(said(100, 1).unwrap_err().starts_with("backoff 100 is above the most, 99; use 50% to 99%"));
-        assert!(said(90, 0).unwrap_err().starts_with("timeout 0s is below the least"));
-        assert!(said(50, 1).is_ok() && said(99, 1).is_ok());
+        assert!(error(49, 1).unwrap_err().starts_with("backoff 49 is below the minimum, 50; use 50% to 99%"));
+        assert!(
+            error(100, 1).unwrap_err().starts_with("backoff 100 is above the maximum, 99; use 50% to 99%")
+        );
+        assert!(error(90, 0).unwrap_err().starts_with("timeout 0s is below the minimum"));
+        assert!(error(50, 1).is_ok() && error(99, 1).is_ok());
     }
 }

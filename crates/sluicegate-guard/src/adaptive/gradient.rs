@@ -1,8 +1,9 @@
-//! The gradient: how long calls take now, beside how long they take when all is well.
+//! Gradient: compares the current duration of calls with that of a healthy dependency.
 //!
-//! In plain words: a dependency that has more to do than it can lets calls wait, so they take longer. We remember how long a
-//! call takes when all is well, the *baseline*. While calls stay within half as much again (the tolerance) the limit grows,
-//! slowly; when they take longer it shrinks in proportion, by at most half of which only a part is taken at a time.
+//! An overloaded dependency queues calls, so they take longer. The *baseline* is the usual duration
+//! of a call. While calls take up to 150 % of it (the tolerance) the limit grows slowly; when they
+//! take longer it shrinks in proportion, by at most half, of which only a part is applied at a
+//! time.
 //!
 //! ```text
 //! gradient 1.0 ┤━━━━━━━━━━┓                  grows by queue * smoothing
@@ -14,67 +15,73 @@
 //! ```
 //!
 //! ```text
-//! Settings   range (20, from 20 to 200), queue (4), smoothing (20 %), tolerance (150 %), window (600), sample (each call)
-//! State      the limit and the baseline, in 2^-20 of a call and of a microsecond; how many samples were learned from
-//! Formula    learning     the mean of the first 10 samples, then baseline += (rtt - baseline) * 2 / (window + 1)
-//!            gradient     tolerance * baseline / rtt, within 0.5..=1, and at most 1 - the part that was dropped
+//! Settings   range (20, from 20 to 200), queue (4), smoothing (20 %), tolerance (150 %), window
+//!            (600), sample (each call)
+//! State      the limit and the baseline, in 2^-20 of a call and of a microsecond; the number of
+//!            samples
+//! Formula    learning     the mean of the first 10 samples, then
+//!                         baseline += (rtt - baseline) * 2 / (window + 1)
+//!            gradient     tolerance * baseline / rtt, in 0.5..=1, at most 1 - share of drops
 //!            gradient = 1 limit += smoothing * queue
 //!            otherwise    limit -= smoothing * (1 - gradient) * limit
-//!            hold         when in_flight * 2 < limit, unless something was dropped
-//!            and then within min..=max. The limit that counts is rounded down.
-//! Promise    always within min..=max; a dependency that answers evenly and is asked for more gets all the way to max; one
-//!            that drops everything gets min.
-//! Rounding   down, to 2^-20; the part that was dropped, down to whole per cents.
-//! Clock      asked only for windows: see `window.rs`.
+//!            hold         while in_flight * 2 < limit, unless a call was dropped
+//!            and then within min..=max. The effective limit is rounded down.
+//! Promise    always within min..=max; reaches max with a dependency of constant speed and enough
+//!            calls, and min with one that drops every call.
+//! Rounding   down, to 2^-20; the share of drops, down to whole percents.
+//! Clock      used only for windows: see `window.rs`.
 //! ```
 //!
-//! Reference: Netflix concurrency-limits, `Gradient2Limit` and `WindowedLimit`. What is mended here:
+//! Reference: Netflix concurrency-limits, `Gradient2Limit` and `WindowedLimit`. What is different
+//! here:
 //!
-//! - *The queue is added only while the gradient is 1.* They add it always, so that with a gradient of 0.8, which is overload,
-//!   a limit below `queue / (1 - 0.8)` still grows (their pull request 134).
-//! - *The baseline learns only from calls under light load* (less than half the limit at work) or at the least limit. Theirs
-//!   learns from every call, so the longer calls take because of too high a limit, the longer they may take, and the limit
-//!   creeps up to its most (the same pull request; issues 137 and 165). Ours stops at about tolerance times what the dependency can do
-//!   at once, because the calls that it delays itself teach it nothing.
-//! - *A drop counts*: as the smallest gradient, and its time is not learned from. They pass over whether a call was dropped, so a
-//!   dependency that always times out after the same time looks perfectly even (issue 137).
-//! - *A baseline far too high sinks after ten samples in a row* at less than half of it, by 5 % each. Theirs sinks with each single
-//!   one, which where times vary is a third of all.
+//! - *`queue` is added only while the gradient is 1.* Netflix always adds it, so with a gradient of
+//!   0.8, which is overload, a limit below `queue / (1 - 0.8)` still grows (its pull request 134).
+//! - *The baseline learns only from calls under light load* (less than half the limit in flight) or
+//!   at the lowest limit. Netflix's learns from every call: the longer calls take because the limit
+//!   is too high, the longer they may take, and the limit creeps up to `max` (the same pull
+//!   request; issues 137 and 165). Ours stops at about the tolerance times the dependency's
+//!   capacity, because it learns nothing from calls that it delays itself.
+//! - *A drop counts* as the smallest gradient, and its duration is not learned. Netflix ignores
+//!   drops, so a dependency whose calls always time out after the same time looks perfectly healthy
+//!   (issue 137).
+//! - *A baseline far too high falls after ten consecutive samples* below half of it, by 5 % each.
+//!   Netflix's falls with every such sample, which is a third of all samples where durations vary.
 
 use super::window::{Gathered, SAMPLE_MAX, SAMPLE_MIN, Window};
 use super::{Range, Sample};
 use sluicegate_core::bounds::{COUNT_MAX, OutOfBounds, checked_number, checked_span};
 use sluicegate_core::{Span, Time};
 
-/// What is added to the limit while all is well, before smoothing.
+/// Default of `queue`: what is added to the limit while calls are fast, before smoothing.
 pub const QUEUE_DEFAULT: u32 = 4;
-/// The part of a change that is made at once unless told otherwise, in per cent.
+/// Default of `smoothing`: the part of a change that is applied at once, in percent.
 pub const SMOOTHING_DEFAULT: u32 = 20;
-/// The largest part: all of it.
+/// Upper bound of `smoothing`: all of it.
 pub const SMOOTHING_MAX: u32 = 100;
-/// How long calls may take unless told otherwise, in per cent of the baseline.
+/// Default of `tolerance`: how long calls may take, in percent of the baseline.
 pub const TOLERANCE_DEFAULT: u32 = 150;
-/// The least tolerance, in per cent: no longer than the baseline.
+/// Lower bound of `tolerance`, in percent: no longer than the baseline.
 pub const TOLERANCE_MIN: u32 = 100;
-/// The largest tolerance, in per cent: ten times the baseline is slow by any standard.
+/// Upper bound of `tolerance`, in percent: ten times the baseline is slow by any standard.
 pub const TOLERANCE_MAX: u32 = 1_000;
-/// How many samples the baseline averages unless told otherwise.
+/// Default of `window`: the samples that the baseline averages.
 pub const WINDOW_DEFAULT: u32 = 600;
-/// The most samples that it averages: more would never move.
+/// Upper bound of `window`: a longer average would never move.
 pub const WINDOW_MAX: u32 = 1_000_000;
 
-/// So many samples are learned from with equal weight at first.
+/// Initial samples that are averaged with equal weight.
 const WARM_UP: u32 = 10;
-/// After so many samples in a row at less than half of it the baseline sinks faster.
+/// Consecutive samples below half the baseline after which it falls faster.
 const FAST_IN_A_ROW: u32 = 10;
-/// What is left of it then, in per cent.
-const SINKS_TO: u128 = 95;
-/// Fractions of a call, of a microsecond and of one are counted in units of 1 / `ONE`.
+/// What is left of the baseline then, in percent.
+const FALLS_TO_PERCENT: u128 = 95;
+/// Fractions are counted in units of 1 / `ONE`.
 const ONE: u128 = 1 << 20;
 /// The smallest gradient.
-const STEEPEST: u128 = ONE / 2;
+const GRADIENT_MIN: u128 = ONE / 2;
 
-/// The settings.
+/// The settings of the gradient algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gradient {
     range: Range,
@@ -86,7 +93,7 @@ pub struct Gradient {
 }
 
 impl Gradient {
-    /// With the defaults but for the range.
+    /// Creates default settings with this range.
     pub const fn new(range: Range) -> Gradient {
         Gradient {
             range,
@@ -98,126 +105,127 @@ impl Gradient {
         }
     }
 
-    /// With the defaults.
+    /// Creates default settings with this start.
     ///
     /// # Errors
-    /// When the start is 0 or too large.
+    /// If the start is 0 or too large.
     pub fn starting_at(start: u64) -> Result<Gradient, OutOfBounds> {
         Range::starting_at(start).map(Gradient::new)
     }
 
-    /// The same with another queue.
+    /// Sets `queue`.
     ///
     /// # Errors
-    /// When it is 0 or above [`COUNT_MAX`].
+    /// If it is 0 or above [`COUNT_MAX`].
     pub fn with_queue(self, queue: u64) -> Result<Gradient, OutOfBounds> {
         let advice = "use at least 1, or the limit never grows; 4 is usual";
         Ok(Gradient { queue: checked_number("queue", queue, (1, COUNT_MAX), [advice; 2])?, ..self })
     }
 
-    /// The same with another smoothing in per cent.
+    /// Sets `smoothing`, in percent.
     ///
     /// # Errors
-    /// When it is 0 or above [`SMOOTHING_MAX`].
+    /// If it is 0 or above [`SMOOTHING_MAX`].
     pub fn with_smoothing(self, smoothing: u64) -> Result<Gradient, OutOfBounds> {
-        let advice = "use 1% to 100%, the part of a change that is made at once";
+        let advice = "use 1% to 100%, the part of a change that is applied at once";
         Ok(Gradient {
             smoothing: checked_number("smoothing", smoothing, (1, SMOOTHING_MAX), [advice; 2])?,
             ..self
         })
     }
 
-    /// The same with another tolerance in per cent.
+    /// Sets `tolerance`, in percent.
     ///
     /// # Errors
-    /// When it is below [`TOLERANCE_MIN`] or above [`TOLERANCE_MAX`].
+    /// If it is below [`TOLERANCE_MIN`] or above [`TOLERANCE_MAX`].
     pub fn with_tolerance(self, tolerance: u64) -> Result<Gradient, OutOfBounds> {
-        let advice = "use 100% to 1000%, how long calls may take beside the baseline";
+        let advice = "use 100% to 1000%, how long calls may take relative to the baseline";
         let tolerance = checked_number("tolerance", tolerance, (TOLERANCE_MIN, TOLERANCE_MAX), [advice; 2])?;
         Ok(Gradient { tolerance, ..self })
     }
 
-    /// The same with a baseline over another number of samples.
+    /// Sets the number of samples that the baseline averages.
     ///
     /// # Errors
-    /// When it is 0 or above [`WINDOW_MAX`].
+    /// If it is 0 or above [`WINDOW_MAX`].
     pub fn with_window(self, window: u64) -> Result<Gradient, OutOfBounds> {
         let advice = "use 1 to 1000000, the samples that the baseline averages";
         Ok(Gradient { window: checked_number("window", window, (1, WINDOW_MAX), [advice; 2])?, ..self })
     }
 
-    /// The same with all calls of so long as one sample; each call is one if not said.
+    /// Combines all calls of this period into one sample. By default every call is a sample.
     ///
     /// # Errors
-    /// When it is below [`SAMPLE_MIN`] or above [`SAMPLE_MAX`].
+    /// If it is below [`SAMPLE_MIN`] or above [`SAMPLE_MAX`].
     pub fn with_sample(self, sample: Span) -> Result<Gradient, OutOfBounds> {
         let advice = "use 100ms to 1h; 1s is usual";
         let sample = checked_span("sample", sample, (SAMPLE_MIN, SAMPLE_MAX), [advice; 2])?;
         Ok(Gradient { sample: Some(sample), ..self })
     }
 
-    /// Between what the limit moves.
+    /// Returns the range of the limit.
     pub const fn range(&self) -> Range {
         self.range
     }
 
-    /// What is added while all is well, before smoothing.
+    /// Returns what is added while calls are fast, before smoothing.
     pub const fn queue(&self) -> u32 {
         self.queue
     }
 
-    /// The part of a change that is made at once, in per cent.
+    /// Returns the part of a change that is applied at once, in percent.
     pub const fn smoothing(&self) -> u32 {
         self.smoothing
     }
 
-    /// How long calls may take, in per cent of the baseline.
+    /// Returns how long calls may take, in percent of the baseline.
     pub const fn tolerance(&self) -> u32 {
         self.tolerance
     }
 
-    /// How many samples the baseline averages.
+    /// Returns the number of samples that the baseline averages.
     pub const fn window(&self) -> u32 {
         self.window
     }
 
-    /// How long calls are gathered into one sample, if they are.
+    /// Returns the period whose calls are one sample, if there is one.
     pub const fn sample(&self) -> Option<Span> {
         self.sample
     }
 
-    /// The gradient in units of 1 / [`ONE`].
+    /// Returns the gradient in units of 1 / [`ONE`].
     fn gradient(&self, baseline: u128, gathered: Gathered) -> u128 {
         let by_time = gathered.rtt.map_or(ONE, |rtt| {
-            // Cannot wrap: the baseline is below 2^53 and the tolerance below 2^10. Not zero: see `Adaptive::sample`.
+            // Cannot overflow: the baseline is below 2^53, the tolerance below 2^10. Not zero: see
+            // `Adaptive::sample`.
             baseline * u128::from(self.tolerance) / 100 / u128::from(rtt.as_micros().max(1))
         });
         let by_drops = ONE - ONE * u128::from(gathered.dropped.min(100)) / 100;
-        by_time.min(by_drops).clamp(STEEPEST, ONE)
+        by_time.min(by_drops).clamp(GRADIENT_MIN, ONE)
     }
 }
 
-/// What a gradient has learned.
+/// The state of the gradient algorithm.
 #[derive(Clone, Debug)]
-pub(super) struct Slope {
+pub(super) struct GradientState {
     /// In units of 1 / [`ONE`].
     limit: u128,
     /// In units of 1 / [`ONE`] of a microsecond.
     baseline: u128,
-    /// How many samples it was learned from, up to [`WARM_UP`].
+    /// The number of samples learned from, up to [`WARM_UP`].
     learned: u32,
     fast_in_a_row: u32,
     window: Window,
 }
 
-impl Slope {
-    pub(super) fn new(config: Gradient) -> Slope {
+impl GradientState {
+    pub(super) fn new(config: Gradient) -> GradientState {
         let limit = u128::from(config.range.start) * ONE;
-        Slope { limit, baseline: 0, learned: 0, fast_in_a_row: 0, window: Window::default() }
+        GradientState { limit, baseline: 0, learned: 0, fast_in_a_row: 0, window: Window::default() }
     }
 
     pub(super) fn limit(&self) -> u32 {
-        // Always fits: it is within the range, whose most is a `u32`.
+        // Always fits: it is within the range, whose maximum is a `u32`.
         u32::try_from(self.limit / ONE).unwrap_or(u32::MAX)
     }
 
@@ -227,7 +235,7 @@ impl Slope {
     }
 
     pub(super) fn is_slow(&self, config: &Gradient, rtt: Span) -> bool {
-        // Cannot wrap: see `gradient`.
+        // Cannot overflow: see `gradient`.
         let fine = self.baseline * u128::from(config.tolerance) / 100;
         self.learned > 0 && u128::from(rtt.as_micros()) * ONE > fine
     }
@@ -257,7 +265,7 @@ impl Slope {
         let next = if gradient == ONE && gathered.rtt.is_some() {
             self.limit + u128::from(config.queue) * ONE * smoothing / 100
         } else {
-            // Cannot wrap: the limit is below 2^50, the others below 2^20 and 2^7.
+            // Cannot overflow: the limit is below 2^50, the other factors below 2^20 and 2^7.
             self.limit * (ONE * 100 - (ONE - gradient) * smoothing) / (ONE * 100)
         };
         self.limit = next.clamp(least, most);
@@ -275,7 +283,7 @@ impl Slope {
         }
         self.fast_in_a_row = if self.baseline > rtt * 2 { self.fast_in_a_row.saturating_add(1) } else { 0 };
         if self.fast_in_a_row >= FAST_IN_A_ROW {
-            self.baseline = self.baseline * SINKS_TO / 100;
+            self.baseline = self.baseline * FALLS_TO_PERCENT / 100;
         }
     }
 }
@@ -298,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn an_even_dependency_gets_all_there_is() {
+    fn a_dependency_of_constant_speed_reaches_max() {
         let mut limit = usual();
         assert_eq!(after(&mut limit, 10, took(50)), 27, "a fifth of 4 each: 28, less what is rounded");
         assert_eq!(after(&mut limit, 215, took(50)), 199);
@@ -307,16 +315,16 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_shrinks_in_proportion_to_the_slowness_and_at_most_by_half() {
+    fn the_limit_shrinks_in_proportion_by_at_most_half() {
         let mut limit = usual();
         after(&mut limit, 300, took(50));
         let once = |sample| limit.clone().sample(Time::EPOCH, sample);
-        // 1.5 * 50 ms is fine. 100 ms is a gradient of 3/4: a fifth of that quarter is 5 %.
+        // 1.5 * 50 ms is tolerated. 100 ms is a gradient of 3/4: a fifth of that quarter is 5 %.
         assert_eq!((once(took(75)), once(took(100)), once(took(10_000))), (200, 190, 180));
     }
 
     #[test]
-    fn whoever_needs_less_than_half_changes_nothing() {
+    fn light_load_does_not_change_the_limit() {
         let mut limit = usual();
         after(&mut limit, 10, took(50));
         let before = limit.limit();
@@ -326,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drop_counts_even_under_light_load_and_teaches_no_time() {
+    fn a_drop_counts_under_light_load_and_is_not_learned() {
         let mut limit = usual();
         after(&mut limit, 300, took(50));
         let dropped = Sample { dropped: true, in_flight: 1, ..took(1) };
@@ -337,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_before_anything_was_learned_are_no_reason_to_grow() {
+    fn drops_before_the_first_sample_do_not_raise_the_limit() {
         let mut limit = usual();
         assert_eq!(after(&mut limit, 50, Sample { dropped: true, ..took(5_000) }), 20);
         assert_eq!(limit.baseline(), None);
@@ -345,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_that_is_slower_for_good_is_learned_at_the_least_limit() {
+    fn a_lasting_slowdown_is_learned_at_the_lowest_limit() {
         let mut limit = usual();
         after(&mut limit, 300, took(50));
         assert_eq!(after(&mut limit, 200, took(200)), 20);
@@ -353,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_that_is_faster_for_good_is_learned_at_any_limit() {
+    fn a_lasting_speedup_is_learned_at_any_limit() {
         let mut limit = usual();
         after(&mut limit, 300, took(500));
         after(&mut limit, 9, took(50));
@@ -363,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_is_what_is_above_the_tolerance() {
+    fn a_call_above_the_tolerance_is_slow() {
         let mut limit = usual();
         assert!(!limit.is_slow(Span::MAX), "nothing is known");
         after(&mut limit, 10, took(50));
@@ -371,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn many_calls_can_be_one_sample() {
+    fn a_window_of_calls_can_be_one_sample() {
         let config = Gradient::starting_at(20).unwrap().with_sample(Span::from_micros(1_000_000)).unwrap();
         let mut limit = Adaptive::new(config);
         let mut over = |seconds: core::ops::Range<u64>, sample| {
@@ -386,21 +394,25 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_are_named_in_the_refusals() {
+    fn errors_name_the_bounds() {
         let config = Gradient::starting_at(20).unwrap();
-        let said = |config: Result<Gradient, OutOfBounds>| config.unwrap_err().to_string();
-        assert!(said(config.with_queue(0)).starts_with("queue 0 is below the least, 1; use at least 1"));
-        assert!(said(config.with_smoothing(0)).starts_with("smoothing 0 is below the least, 1;"));
-        assert!(said(config.with_smoothing(101)).starts_with("smoothing 101 is above the most, 100;"));
-        assert!(said(config.with_tolerance(99)).starts_with("tolerance 99 is below the least, 100;"));
-        assert!(said(config.with_tolerance(1_001)).starts_with("tolerance 1001 is above the most, 1000;"));
-        assert!(said(config.with_window(0)).starts_with("window 0 is below the least, 1;"));
+        let error = |config: Result<Gradient, OutOfBounds>| config.unwrap_err().to_string();
+        assert!(error(config.with_queue(0)).starts_with("queue 0 is below the minimum, 1; use at least 1"));
+        assert!(error(config.with_smoothing(0)).starts_with("smoothing 0 is below the minimum, 1;"));
+        assert!(error(config.with_smoothing(101)).starts_with("smoothing 101 is above the maximum, 100;"));
+        assert!(error(config.with_tolerance(99)).starts_with("tolerance 99 is below the minimum, 100;"));
         assert!(
-            said(config.with_window(1_000_001)).starts_with("window 1000001 is above the most, 1000000;")
+            error(config.with_tolerance(1_001)).starts_with("tolerance 1001 is above the maximum, 1000;")
+        );
+        assert!(error(config.with_window(0)).starts_with("window 0 is below the minimum, 1;"));
+        assert!(
+            error(config.with_window(1_000_001)).starts_with("window 1000001 is above the maximum, 1000000;")
         );
         let sampled = |micros| config.with_sample(Span::from_micros(micros));
-        assert!(said(sampled(99_999)).starts_with("sample 99999us is below the least, 100ms; use 100ms to"));
-        assert!(said(sampled(3_600_000_001)).starts_with("sample 3600000001us is above the most, 1h;"));
+        assert!(
+            error(sampled(99_999)).starts_with("sample 99999us is below the minimum, 100ms; use 100ms to")
+        );
+        assert!(error(sampled(3_600_000_001)).starts_with("sample 3600000001us is above the maximum, 1h;"));
         assert!(sampled(100_000).is_ok() && sampled(3_600_000_000).is_ok());
     }
 }

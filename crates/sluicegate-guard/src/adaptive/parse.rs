@@ -1,4 +1,4 @@
-//! A limit that moves, as one line of text: `aimd 20 max=200`, `gradient 20 tolerance=150%`.
+//! Parses and prints an adaptive limit: `aimd 20 max=200`, `gradient 20 tolerance=150%`.
 
 use super::{
     AdaptiveLimit, Aimd, BACKOFF_DEFAULT, Gradient, MAX_DEFAULT, MIN_DEFAULT, QUEUE_DEFAULT, Range,
@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 
 impl AdaptiveLimit {
-    /// The names of the rules.
+    /// The names of the algorithms.
     pub const ALGORITHMS: [&'static str; 2] = ["aimd", "gradient"];
 }
 
@@ -19,7 +19,7 @@ impl FromStr for AdaptiveLimit {
     type Err = LimitError;
 
     fn from_str(text: &str) -> Result<AdaptiveLimit, LimitError> {
-        read(text, "a line", "write one config, such as aimd 20", limit)
+        read(text, "a line", "write one limit, such as aimd 20", limit)
     }
 }
 
@@ -31,7 +31,7 @@ fn limit(text: &str) -> Result<AdaptiveLimit, SyntaxError> {
     let kind = name("adaptive limit", word, &AdaptiveLimit::ALGORITHMS)?;
     let start = words.next().unwrap_or_default();
     if start.is_empty() || start.contains('=') {
-        let problem = format!("{kind} needs the limit that it begins with right after it");
+        let problem = format!("{kind} needs its initial limit right after it");
         return Err(SyntaxError::new(problem, format!("write {kind} 20")));
     }
     let start = number("start", start)?;
@@ -84,7 +84,7 @@ fn share(name: &'static str, options: &mut Options<'_>) -> Result<Option<u64>, S
 }
 
 impl fmt::Display for AdaptiveLimit {
-    /// The canonical form, without what is the default anyway.
+    /// Prints the canonical form, without defaults.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut option = Printer { f };
         match self {
@@ -135,12 +135,12 @@ mod tests {
         text.parse::<AdaptiveLimit>().map_or_else(|error| panic!("{error}"), |limit| limit.to_string())
     }
 
-    fn refused(text: &str) -> String {
+    fn rejected(text: &str) -> String {
         text.parse::<AdaptiveLimit>().unwrap_err().to_string()
     }
 
     #[test]
-    fn what_is_the_default_anyway_is_not_printed() {
+    fn defaults_are_not_printed() {
         for (written, canonical) in [
             ("aimd 20 min=20 max=200 backoff=90% timeout=5s", "aimd 20"),
             ("aimd 5", "aimd 5"),
@@ -162,29 +162,26 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_points_at_the_word_and_says_what_to_write() {
-        for (written, said) in [
+    fn an_error_names_the_word_and_what_to_write() {
+        for (written, expected) in [
             ("", "the adaptive limit is empty; write one, such as aimd 20"),
             ("amid 20", r#"amid 20: unknown adaptive limit "amid"; did you mean aimd?"#),
             ("vegas 20", r#"vegas 20: unknown adaptive limit "vegas"; use aimd gradient"#),
-            ("aimd", "aimd: aimd needs the limit that it begins with right after it; write aimd 20"),
-            (
-                "aimd max=5",
-                "aimd max=5: aimd needs the limit that it begins with right after it; write aimd 20",
-            ),
-            ("aimd 0", "aimd 0: start 0 is below the least, 1; that would deny every call, use at least 1"),
+            ("aimd", "aimd: aimd needs its initial limit right after it; write aimd 20"),
+            ("aimd max=5", "aimd max=5: aimd needs its initial limit right after it; write aimd 20"),
+            ("aimd 0", "aimd 0: start 0 is below the minimum, 1; that would deny every call, use at least 1"),
             (
                 "aimd 20 min=30",
-                "aimd 20 min=30: start 20 is below the least, 30; lower min=, or start with more",
+                "aimd 20 min=30: start 20 is below the minimum, 30; lower min=, or start higher",
             ),
             (
                 "gradient 20 max=10",
-                "gradient 20 max=10: start 20 is above the most, 10; raise max=, or start with less",
+                "gradient 20 max=10: start 20 is above the maximum, 10; raise max=, or start lower",
             ),
             ("aimd 20 backoff=90", r#"aimd 20 backoff=90: backoff "90" has no %; write 90%"#),
             (
                 "aimd 20 backoff=100%",
-                "aimd 20 backoff=100%: backoff 100 is above the most, 99; use 50% to 99%, what is left of the limit after a drop",
+                "aimd 20 backoff=100%: backoff 100 is above the maximum, 99; use 50% to 99%, what is left of the limit after a drop",
             ),
             (
                 "aimd 20 queue=4",
@@ -192,14 +189,14 @@ mod tests {
             ),
             (
                 "gradient 20 sample=10ms",
-                "gradient 20 sample=10ms: sample 10ms is below the least, 100ms; use 100ms to 1h; 1s is usual",
+                "gradient 20 sample=10ms: sample 10ms is below the minimum, 100ms; use 100ms to 1h; 1s is usual",
             ),
         ] {
-            assert_eq!(refused(written), said);
+            assert_eq!(rejected(written), expected);
         }
-        let long = refused(&format!("aimd 20 {}", " ".repeat(300)));
+        let long = rejected(&format!("aimd 20 {}", " ".repeat(300)));
         assert!(
-            long.ends_with("a line of 308 bytes is above the most, 256; write one config, such as aimd 20")
+            long.ends_with("a line of 308 bytes is above the maximum, 256; write one limit, such as aimd 20")
         );
     }
 }

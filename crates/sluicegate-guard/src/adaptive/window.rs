@@ -1,32 +1,34 @@
-//! Many calls as one sample: for services that end so many calls a second that each alone says little.
+//! Windows: many calls as one sample, for services whose single calls say little.
 //!
-//! Calls are gathered for a while, and until there are [`SAMPLES_MIN`], and then count as one: their mean, the most that were at
-//! work, and the part that was dropped. A call below [`SHORTEST_RTT`] was hardly a call and is passed over, unless it was dropped: a
-//! denial can be that quick. Netflix's `WindowedLimit` does it like that with 1 s, but forgets a window that has too few calls at its end:
-//! so a limit that lets few calls through, because they take seconds, would never move again.
+//! Calls are gathered for a period, and until there are [`SAMPLES_MIN`]. Then they count as one
+//! sample: their mean duration, the most calls in flight, and the share of drops. A call below
+//! [`SHORTEST_RTT`] is skipped unless it was dropped, since a denial can be that quick. Netflix's
+//! `WindowedLimit` does this with 1 s, but discards a window with too few calls: a limit that
+//! admits few calls, because they take seconds, would never change again.
 //!
-//! Clock      a step forwards ends a window early; after a step backwards it begins anew with what it holds.
+//! A forward clock step ends a window early. After a backward step the window restarts with the
+//! calls it has.
 
 use super::Sample;
 use sluicegate_core::time::SECOND;
 use sluicegate_core::{Span, Time};
 
-/// A window with fewer calls goes on.
+/// A window with fewer calls continues.
 pub const SAMPLES_MIN: u32 = 10;
-/// Calls that took less are not counted in windows.
+/// Shorter calls are not counted in windows.
 pub const SHORTEST_RTT: Span = Span::from_micros(100);
 /// The shortest window.
 pub const SAMPLE_MIN: Span = Span::from_micros(SECOND / 10);
 /// The longest window.
 pub const SAMPLE_MAX: Span = Span::from_micros(3_600 * SECOND);
 
-/// One sample, or a window of them.
+/// One call, or a window of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Gathered {
-    /// The mean of those that were answered; nothing if none was.
+    /// The mean duration of answered calls; `None` if there were none.
     pub(super) rtt: Option<Span>,
     pub(super) in_flight: u32,
-    /// The part that was dropped in per cent, rounded down: less than one in a hundred is noise.
+    /// The share of drops in percent, rounded down: less than one in a hundred is noise.
     pub(super) dropped: u32,
 }
 
@@ -39,11 +41,11 @@ impl From<Sample> for Gathered {
     }
 }
 
-/// Calls gathered since some moment.
+/// The calls gathered so far.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Window {
     since: Option<Time>,
-    /// The sum of the answered ones, in microseconds.
+    /// The total duration of answered calls, in microseconds.
     sum: u128,
     answered: u32,
     dropped: u32,
@@ -51,12 +53,12 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Adds a call; what all of them say together if the window is over.
+    /// Adds a call. Returns the sample if the window is over.
     pub(super) fn add(&mut self, now: Time, sample: Sample, length: Span) -> Option<Gathered> {
         if sample.rtt < SHORTEST_RTT && !sample.dropped {
             return None;
         }
-        // Not after now: a clock that was put back must not hold the window open.
+        // At most `now`: a clock that was set back must not hold the window open.
         let since = self.since.unwrap_or(now).min(now);
         self.since = Some(since);
         self.in_flight = self.in_flight.max(sample.in_flight);
@@ -105,25 +107,25 @@ mod tests {
     }
 
     #[test]
-    fn a_window_with_too_few_calls_goes_on() {
+    fn a_window_with_too_few_calls_continues() {
         let mut window = Window::default();
         (0..9).for_each(|call| assert_eq!(window.add(at(call * 1_000), CALL, LENGTH), None));
         assert!(window.add(at(9_000), CALL, LENGTH).is_some(), "the tenth");
     }
 
     #[test]
-    fn calls_too_short_to_be_calls_are_passed_over_unless_they_were_refused() {
+    fn very_short_calls_are_skipped_unless_dropped() {
         let mut window = Window::default();
         let short = Sample { rtt: Span::from_micros(99), ..CALL };
         (0..20).for_each(|call| assert_eq!(window.add(at(call * 1_000), short, LENGTH), None));
-        let refused = Sample { dropped: true, ..short };
-        (0..9).for_each(|_| assert_eq!(window.add(at(0), refused, LENGTH), None));
-        let gathered = window.add(at(1_000), refused, LENGTH).unwrap();
+        let denied = Sample { dropped: true, ..short };
+        (0..9).for_each(|_| assert_eq!(window.add(at(0), denied, LENGTH), None));
+        let gathered = window.add(at(1_000), denied, LENGTH).unwrap();
         assert_eq!(gathered, Gathered { rtt: None, in_flight: 7, dropped: 100 });
     }
 
     #[test]
-    fn a_clock_put_back_does_not_hold_a_window_open() {
+    fn a_clock_set_back_does_not_hold_a_window_open() {
         let mut window = Window::default();
         (0..10).for_each(|_| assert_eq!(window.add(at(3_600_000), CALL, LENGTH), None));
         assert_eq!(window.add(at(0), CALL, LENGTH), None);

@@ -1,4 +1,4 @@
-//! What asking a breaker comes to: an admitted call, to be ended with how the call went, or a no.
+//! The result of an admission: an admitted call, to be finished with its outcome, or a denial.
 
 use super::Inner;
 use super::machine::{CallId, Outcome, State};
@@ -8,27 +8,27 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Whether a call may pass.
+/// Whether a call is admitted.
 #[derive(Debug)]
-#[must_use = "a call that is denied must not happen, and one that is allowed tells how it went"]
+#[must_use = "a denied call must not be made, and an admitted call must be finished"]
 pub enum Admission<'a> {
-    /// It may: make it, and say how it went.
+    /// The call is admitted: make it, then report its outcome.
     Allowed(Admitted<'a>),
-    /// It may not.
+    /// The call is denied.
     Denied(Denied),
 }
 
 impl<'a> Admission<'a> {
-    /// Whether it may pass.
+    /// Returns `true` if the call is admitted.
     #[inline]
     pub fn allowed(&self) -> bool {
         matches!(self, Admission::Allowed(_))
     }
 
-    /// The admitted call if it may pass, for `?`.
+    /// Returns the admitted call, for `?`.
     ///
     /// # Errors
-    /// When it is denied.
+    /// If the call is denied.
     #[inline]
     pub fn admitted(self) -> Result<Admitted<'a>, Denied> {
         match self {
@@ -37,7 +37,7 @@ impl<'a> Admission<'a> {
         }
     }
 
-    /// The same, which can outlive the breaker it was asked of.
+    /// Returns an owned value, which can outlive the borrow of the breaker.
     pub fn into_owned(self) -> Admission<'static> {
         match self {
             Admission::Allowed(admitted) => Admission::Allowed(admitted.into_owned()),
@@ -46,7 +46,7 @@ impl<'a> Admission<'a> {
     }
 }
 
-/// A call was not let through.
+/// A call was denied by a breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denied {
     pub(super) state: State,
@@ -54,13 +54,13 @@ pub struct Denied {
 }
 
 impl Denied {
-    /// How long until a call would be let through, if nobody else asks and nothing is heard of the probes that are out: then, and not a
-    /// tick sooner. `Never` when the breaker is forced open.
+    /// Returns the exact wait until a call would be admitted, assuming that no other call is made
+    /// and no probe in flight ends. `Never` if the breaker is forced open.
     pub fn retry_after(&self) -> RetryAfter {
         self.retry_after
     }
 
-    /// What the breaker does: it is open, half-open with all probes out, or forced open.
+    /// Returns the breaker's state: open, half-open with all probes in flight, or forced open.
     pub fn state(&self) -> State {
         self.state
     }
@@ -69,18 +69,18 @@ impl Denied {
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
-            State::HalfOpen => "half-open and its probes are out",
+            State::HalfOpen => "half-open and its probes are in flight",
             State::ForcedOpen => "forced open",
             _ => "open",
         };
         match self.retry_after {
             RetryAfter::After(wait) => {
-                // To be read: whole milliseconds, rounded up.
+                // For people: whole milliseconds, rounded up.
                 let wait = Span::from_micros(wait.as_millis_up().saturating_mul(1_000));
-                write!(f, "the circuit breaker is {state}; try again in {wait}")
+                write!(f, "the circuit breaker is {state}; retry in {wait}")
             }
             RetryAfter::Never => {
-                write!(f, "the circuit breaker is {state}; no wait helps until it is let go")
+                write!(f, "the circuit breaker is {state}; it denies calls until it is unforced")
             }
         }
     }
@@ -88,20 +88,22 @@ impl fmt::Display for Denied {
 
 impl std::error::Error for Denied {}
 
-/// One call that a breaker let through. End it with how the call went.
+/// A call admitted by a breaker. Finish it with its outcome.
 ///
-/// Dropped without that it counts nothing, but for a probe: that has failed. Dropped by a panic it has failed in any case.
-/// `std::mem::forget` is like a call that never ends: a probe has failed after `probe-ttl`.
-#[must_use = "say how the call went: dropped, it counts nothing, or as a failed probe"]
+/// If it is dropped unfinished it counts nothing, except for a probe, which has failed. If it is
+/// dropped by a panic it has failed. `std::mem::forget` makes it a call that never ends: a probe
+/// fails after `probe-ttl`.
+#[must_use = "report the outcome: a dropped call counts nothing, or as a failed probe"]
 pub struct Admitted<'a> {
-    /// None once it has ended.
+    /// `None` once the call is finished.
     breaker: Option<BreakerRef<'a>>,
     id: CallId,
-    /// When it began, if the rules ask how long a call takes.
+    /// The start time, if calls are timed.
     began: Option<Time>,
 }
 
-/// The breaker that was asked. Most calls end before it goes, and then nothing has to be counted.
+/// The breaker that admitted the call. Most calls end before the borrow does, and then no reference
+/// count changes.
 enum BreakerRef<'a> {
     Borrowed(&'a Arc<Inner>),
     Owned(Arc<Inner>),
@@ -125,25 +127,26 @@ impl<'a> Admitted<'a> {
         Admitted { breaker: Some(BreakerRef::Borrowed(breaker)), id, began }
     }
 
-    /// The call went well.
+    /// Reports a success.
     #[inline]
     pub fn success(self) {
         self.finish(Outcome::Success);
     }
 
-    /// The call failed.
+    /// Reports a failure.
     #[inline]
     pub fn failure(self) {
         self.finish(Outcome::Failure);
     }
 
-    /// The call says nothing about what was called: a bad request, or it was never made. A probe's place is free for another.
+    /// Reports an outcome that says nothing about the dependency: a bad request, or a call that was
+    /// not made. A probe's slot becomes free again.
     #[inline]
     pub fn ignore(self) {
         self.finish(Outcome::Ignored);
     }
 
-    /// The call ended.
+    /// Reports the outcome.
     #[inline]
     pub fn finish(mut self, outcome: Outcome) {
         if let Some(breaker) = self.breaker.take() {
@@ -151,20 +154,21 @@ impl<'a> Admitted<'a> {
         }
     }
 
-    /// Whether it is a probe of a half-open breaker.
+    /// Returns `true` if the call is a probe of a half-open breaker.
     #[inline]
     pub fn is_probe(&self) -> bool {
         self.id.is_probe()
     }
 
-    /// The call begins only now: what came since the breaker was asked was not its doing.
+    /// Restarts the call's timer, so that time spent since the admission does not count as the
+    /// dependency's.
     pub(crate) fn restart_timer(&mut self) {
         if let (Some(began), Some(breaker)) = (&mut self.began, &self.breaker) {
             *began = breaker.time();
         }
     }
 
-    /// The same, which can outlive the breaker it was asked of.
+    /// Returns an owned value, which can outlive the borrow of the breaker.
     pub fn into_owned(mut self) -> Admitted<'static> {
         let owned = self.breaker.take().map(|held| match held {
             BreakerRef::Borrowed(inner) => BreakerRef::Owned(Arc::clone(inner)),
@@ -183,11 +187,11 @@ impl Drop for Admitted<'_> {
     }
 }
 
-/// Apart, and told values instead of the admitted call, so that an admitted call can live in registers until then.
+/// Out of line and by value, so that an admitted call can live in registers.
 #[cold]
 fn finish_dropped(breaker: &Inner, id: CallId, began: Option<Time>) {
     if std::thread::panicking() {
-        // A second panic, of the observer or the clock, while the first goes on would end the process.
+        // A second panic, of the observer or the clock, would abort the process.
         let _ = catch_unwind(AssertUnwindSafe(|| breaker.finish(id, Outcome::Failure, began)));
     } else {
         breaker.finish(id, Outcome::Dropped, began);

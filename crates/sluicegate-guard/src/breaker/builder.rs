@@ -1,4 +1,4 @@
-//! Settings of a breaker.
+//! The builder of a breaker.
 
 use super::{Breaker, BreakerConfig, Inner};
 use crate::event::Observer;
@@ -10,7 +10,7 @@ use sluicegate::internal::AnyClock;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a breaker is made of. Made by [`Breaker::builder`].
+/// Builds a breaker. Created by [`Breaker::builder`].
 ///
 /// ```
 /// use sluicegate_guard::breaker::{Breaker, State};
@@ -18,7 +18,10 @@ use std::sync::Arc;
 /// use std::time::Duration;
 ///
 /// let clock = ManualClock::default();
-/// let payments = Breaker::builder("breaker 50%/1calls open=5s").name("payments").clock(clock.clone()).build()?;
+/// let payments = Breaker::builder("breaker 50%/1calls open=5s")
+///     .name("payments")
+///     .clock(clock.clone())
+///     .build()?;
 /// payments.try_acquire().admitted()?.failure();
 /// assert_eq!(payments.state(), State::Open);
 /// clock.advance(Duration::from_secs(5));
@@ -32,7 +35,7 @@ pub struct BreakerBuilder {
     pub(super) settings: Settings,
 }
 
-/// All but the rules.
+/// Everything but the configuration.
 pub(super) struct Settings {
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
@@ -52,19 +55,19 @@ impl BreakerBuilder {
         BreakerBuilder { config: config.into_config(), settings }
     }
 
-    /// A clock of your own. For tests: [`crate::ManualClock`].
+    /// Uses this clock instead of the system clock. For tests: [`crate::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> BreakerBuilder {
         self.settings.clock = AnyClock::Other(Arc::new(clock));
         self
     }
 
-    /// Is told, by [`Observer::event`], when it opens, half-opens, closes, or is forced.
+    /// Notifies this observer when the breaker opens, half-opens, closes or is forced.
     pub fn observer(mut self, observer: impl Observer + 'static) -> BreakerBuilder {
         self.settings.observer = Some(Arc::new(observer));
         self
     }
 
-    /// The clock and the observer of what it is a part of.
+    /// Uses the clock and the observer of the enclosing guard.
     pub(crate) fn inherit(
         mut self,
         clock: &AnyClock,
@@ -74,16 +77,16 @@ impl BreakerBuilder {
         self
     }
 
-    /// What it is called in events.
+    /// Sets the name in events.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> BreakerBuilder {
         self.settings.name = Some(name.into());
         self
     }
 
-    /// Makes the breaker.
+    /// Builds the breaker.
     ///
     /// # Errors
-    /// When the text is no breaker.
+    /// If the text is not a valid breaker.
     pub fn build(self) -> Result<Breaker, BuildError> {
         let config = self.config.map_err(BuildError::Limit)?;
         Ok(self.settings.make(config))

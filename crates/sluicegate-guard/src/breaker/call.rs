@@ -1,15 +1,15 @@
-//! Asking, calling and telling in one: for calls that block, and for futures.
+//! Admission, call and outcome in one, for blocking calls and for futures.
 
 use super::machine::Outcome;
 use super::{Admitted, Breaker, Denied};
 use std::fmt;
 
-/// Why a call through a breaker gave nothing.
+/// The error of a call through a breaker.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CallError<E> {
-    /// It was not made.
+    /// The breaker denied the call; it was not made.
     Denied(Denied),
-    /// It was made, and failed.
+    /// The call was made, and failed.
     Failed(E),
 }
 
@@ -32,53 +32,55 @@ impl<E: std::error::Error + 'static> std::error::Error for CallError<E> {
 }
 
 impl Breaker {
-    /// Makes a call if the breaker lets it. Every `Err` is a failure, and so is a panic.
+    /// Makes a call if the breaker admits it. An `Err` is a failure, and so is a panic.
     ///
     /// # Errors
-    /// When the breaker says no, or with what the call failed with.
+    /// If the breaker denies the call, or the call fails.
     #[inline]
     pub fn call<T, E>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, CallError<E>> {
         self.call_with(call, by_result)
     }
 
-    /// The same, with how it ended as you see it: not every `Err` says that what was called is in trouble.
+    /// Makes a call whose outcome is determined by `classify`, for errors that say nothing about
+    /// the health of the dependency.
     ///
     /// # Errors
-    /// When the breaker says no, or with what the call failed with.
+    /// If the breaker denies the call, or the call fails.
     #[inline]
     pub fn call_with<T, E>(
         &self,
         call: impl FnOnce() -> Result<T, E>,
-        judge: impl FnOnce(&Result<T, E>) -> Outcome,
+        classify: impl FnOnce(&Result<T, E>) -> Outcome,
     ) -> Result<T, CallError<E>> {
-        // Each with an admitted call of its own: that of most calls lives in registers then.
+        // Two calls of `make`, so that the admitted call of the fast path can live in registers.
         match self.admit_untimed() {
-            Some(admitted) => make(admitted, call, judge),
-            None => make(self.admit().map_err(CallError::Denied)?, call, judge),
+            Some(admitted) => make(admitted, call, classify),
+            None => make(self.admit().map_err(CallError::Denied)?, call, classify),
         }
     }
 
-    /// Runs a future if the breaker lets it: it is asked when this is first polled. Every `Err` is a failure, and so is a panic. Dropped
-    /// before its end it counts nothing, but for a probe: that has failed.
+    /// Awaits a future if the breaker admits it. The breaker decides when the returned future is
+    /// first polled. An `Err` is a failure, and so is a panic. A future dropped before its end
+    /// counts nothing, except for a probe, which has failed.
     ///
     /// # Errors
-    /// When the breaker says no, or with what the call failed with.
+    /// If the breaker denies the call, or the call fails.
     pub async fn run<T, E>(&self, future: impl Future<Output = Result<T, E>>) -> Result<T, CallError<E>> {
         self.run_with(future, by_result).await
     }
 
-    /// The same, with how it ended as you see it.
+    /// Awaits a future whose outcome is determined by `classify`.
     ///
     /// # Errors
-    /// When the breaker says no, or with what the call failed with.
+    /// If the breaker denies the call, or the call fails.
     pub async fn run_with<T, E>(
         &self,
         future: impl Future<Output = Result<T, E>>,
-        judge: impl FnOnce(&Result<T, E>) -> Outcome,
+        classify: impl FnOnce(&Result<T, E>) -> Outcome,
     ) -> Result<T, CallError<E>> {
         let admitted = self.admit().map_err(CallError::Denied)?;
         let result = future.await;
-        admitted.finish(judge(&result));
+        admitted.finish(classify(&result));
         result.map_err(CallError::Failed)
     }
 }
@@ -87,14 +89,14 @@ impl Breaker {
 fn make<T, E>(
     admitted: Admitted<'_>,
     call: impl FnOnce() -> Result<T, E>,
-    judge: impl FnOnce(&Result<T, E>) -> Outcome,
+    classify: impl FnOnce(&Result<T, E>) -> Outcome,
 ) -> Result<T, CallError<E>> {
     let result = call();
-    admitted.finish(judge(&result));
+    admitted.finish(classify(&result));
     result.map_err(CallError::Failed)
 }
 
-/// Every `Err` is a failure, and every `Ok` a success.
+/// Classifies every `Err` as a failure and every `Ok` as a success.
 #[inline]
 pub(crate) fn by_result<T, E>(result: &Result<T, E>) -> Outcome {
     if result.is_ok() { Outcome::Success } else { Outcome::Failure }

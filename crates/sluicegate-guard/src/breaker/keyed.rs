@@ -1,17 +1,18 @@
-//! A breaker for each key, in bounded memory.
+//! One breaker per key, in bounded memory.
 //!
-//! In plain words: keys are spread over a few tables by their hash, each with a lock of its own. A table that is full forgets a
-//! breaker that can best be spared before it takes in a new key.
+//! Keys are spread over shards by their hash, each with its own lock. A full shard evicts the least
+//! valuable breaker before it inserts a new key.
 //!
 //! ```text
-//! forgotten first    closed, with no call in its window          it is as good as new, so nothing is lost
-//! then               closed, or open with its time over          whichever was asked longest ago; all closed ones before open ones
-//! never              open with its time not over, with probes out, or forced: to forget it would let through what it denies
-//! full of those      a new key gets a breaker that is not remembered: it passes, and is counted as `no_room`
+//! evicted first   closed, with no call in its window     fully recovered, so nothing is lost
+//! then            closed, or open and `open` elapsed  closed before open; least recently used
+//! never           open, with probes in flight, or forced: evicting it would admit what it denies
+//! none evictable  a new key gets a breaker that is not stored: its call is admitted and counted as
+//!                 `no_room`
 //! ```
 //!
-//! To find one it looks at up to [`LOOKED_AT`] breakers, from where it last stopped: so a flood of new keys costs each of them the
-//! same, however large the table.
+//! A search for a victim scans up to [`EVICTION_SCAN_MAX`] breakers, starting where the last one
+//! stopped, so the cost of a new key is bounded however large the shard is.
 
 use super::builder::{BreakerBuilder, Settings};
 use super::machine::{State, Totals};
@@ -30,22 +31,23 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// How many keys a set of breakers holds unless told otherwise. Beside its counts a breaker takes 20 slices of 24 bytes for a window of
-/// time, or a quarter of a byte for each call of a window of calls.
+/// Default of `max_keys`. Beside its counts a breaker takes 20 slices of 24 bytes for a window of
+/// time, or a quarter of a byte per call for a window of calls.
 pub const MAX_BREAKERS_DEFAULT: usize = 10_000;
 
-/// The most keys that a set of breakers can be told to hold.
+/// Upper bound of `max_keys`.
 pub const MAX_BREAKERS_MAX: usize = 10_000_000;
 
-/// Tables, if there are keys enough for them: threads rarely meet.
+/// The maximum number of shards; enough that threads rarely contend.
 const SHARDS_MAX: usize = 16;
-/// Below so many keys a table is not worth having.
+/// A shard of fewer keys is not worth having.
 const KEYS_PER_SHARD_MIN: usize = 64;
 
-/// So many breakers are looked at to find one that can be forgotten: what a new key costs has a bound.
+/// Breakers scanned per eviction: bounds the cost of a new key.
 const EVICTION_SCAN_MAX: usize = 128;
 
-/// A circuit breaker for each key, made when the key first asks. Bounded in memory. Its clones are the same set.
+/// One circuit breaker per key, created on the key's first call, in bounded memory. Clones share
+/// the same set.
 ///
 /// ```
 /// use sluicegate_guard::KeyedBreakers;
@@ -68,16 +70,16 @@ pub struct KeyedBreakers {
 struct Set {
     seeds: Seeds,
     shards: Box<[Lock<Shard>]>,
-    /// How many keys a table holds.
+    /// The maximum number of keys per shard.
     max_keys_per_shard: usize,
-    /// What new breakers are made of.
+    /// The template of new breakers.
     template: Lock<Template>,
 }
 
 #[derive(Clone)]
 struct Template {
     config: BreakerConfig,
-    /// How often they were changed.
+    /// The number of changes so far.
     version: u64,
     settings: Arc<Settings>,
 }
@@ -86,11 +88,11 @@ struct Template {
 struct Shard {
     index: HashMap<Fingerprint, usize, ByFingerprint>,
     entries: Vec<Entry>,
-    /// Where the search for one to forget goes on.
+    /// Where the next search for a victim starts.
     hand: usize,
-    /// Counts what is asked, so that it is known who was asked longest ago.
+    /// Counts lookups, to find the least recently used breaker.
     lookups: u64,
-    /// What those who were forgotten had seen.
+    /// The totals of evicted breakers.
     evicted_breaker: Totals,
     evicted: u64,
     no_room: u64,
@@ -102,45 +104,47 @@ struct Entry {
     last_used: u64,
 }
 
-/// What a set of breakers has seen since it was made, and what it holds.
+/// Totals and size of a set of breakers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct KeyedBreakersStats {
-    /// The sum over all keys, evicted ones included. Calls of a breaker that was not stored, and calls that ended
-    /// after their breaker was evicted, are not counted.
+    /// The sum over all keys, including evicted ones. Calls of a breaker that was not stored, and
+    /// calls that ended after their breaker was evicted, are not counted.
     pub totals: Totals,
-    /// Keys held now.
+    /// Keys stored now.
     pub keys: usize,
-    /// The most keys it can hold.
+    /// The maximum number of keys.
     pub max_keys: usize,
     /// Keys whose breaker is open, half-open or forced open now.
     pub open: usize,
-    /// Keys that had to make room though their breaker was not as good as new. If this grows, raise `max_keys`.
+    /// Keys evicted although their breaker was not fully recovered. If this grows, raise
+    /// `max_keys`.
     pub evicted: u64,
-    /// Calls of new keys whose breaker is not remembered, since all that could make room are open.
+    /// Calls of new keys whose breaker was not stored, because none could be evicted.
     pub no_room: u64,
 }
 
 impl KeyedBreakers {
-    /// Breakers with these rules, such as `breaker 50%/10s`, and the system's clock.
+    /// Creates a set of breakers such as `breaker 50%/10s` on the system clock.
     ///
     /// # Errors
-    /// When the text is no breaker.
+    /// If the text is not a valid breaker.
     pub fn new(config: impl IntoConfig<BreakerConfig>) -> Result<KeyedBreakers, BuildError> {
         KeyedBreakers::builder(config).build()
     }
 
-    /// The same with settings.
+    /// Returns a builder, for a name, a clock, an observer or `max_keys`.
     pub fn builder(config: impl IntoConfig<BreakerConfig>) -> KeyedBreakersBuilder {
         KeyedBreakersBuilder { breaker_builder: BreakerBuilder::new(config), max_keys: MAX_BREAKERS_DEFAULT }
     }
 
-    /// May a call of this key pass? If so, end the admitted call with how it went.
+    /// Admits or denies a call of a key. Finish an admitted call with its outcome.
     pub fn try_acquire(&self, key: impl Key) -> Admission<'static> {
         self.get(key).try_acquire().into_owned()
     }
 
-    /// The breaker of a key. Keep it for one call or a few: a set that has to forget the key makes a new one the next time.
+    /// Returns the breaker of a key. Keep it for a few calls only: after an eviction the set
+    /// creates a new one.
     pub fn get(&self, key: impl Key) -> Breaker {
         let key = self.inner.seeds.fingerprint(&key);
         let mut shard = self.inner.shard(key).lock();
@@ -148,19 +152,19 @@ impl KeyedBreakers {
             return breaker;
         }
         drop(shard);
-        // Made when no table is locked, and the pattern's lock is held for as long as copying it takes.
+        // Created without a shard locked; the template is locked only while it is copied.
         let (breaker, version) = self.inner.make();
         let mut shard = self.inner.shard(key).lock();
         let (breaker, evicted_breaker) = shard.insert(key, breaker, self.inner.max_keys_per_shard);
         drop(shard);
-        // What goes with it may be an observer of the user's.
+        // Dropping a breaker may drop the user's observer.
         drop(evicted_breaker);
-        // Whoever changes the rules from here on finds it in its table.
+        // A later change of the configuration finds the breaker in its shard.
         self.inner.apply_latest_config(&breaker, version);
         breaker
     }
 
-    /// What a key's breaker does now; `None` if there is none. Looking makes none.
+    /// Returns the state of a key's breaker, or `None` if there is none. Creates none.
     pub fn state(&self, key: impl Key) -> Option<State> {
         let key = self.inner.seeds.fingerprint(&key);
         let shard = self.inner.shard(key).lock();
@@ -173,26 +177,26 @@ impl KeyedBreakers {
         breaker.map(|breaker| breaker.state())
     }
 
-    /// The rules of new breakers.
+    /// Returns the configuration of new breakers.
     pub fn config(&self) -> BreakerConfig {
         self.inner.template.lock().config
     }
 
-    /// Other rules from now on, for the breakers there are and for new ones. See [`Breaker::change`]. Of two changes at once the later one
-    /// holds for all of them.
+    /// Replaces the configuration of existing and new breakers; see [`Breaker::change`]. Of two
+    /// concurrent changes the later one applies to all breakers.
     ///
     /// # Errors
-    /// When the text is no breaker; then nothing changes.
+    /// If the text is not a valid breaker. Nothing changes then.
     pub fn change(&self, config: impl IntoConfig<BreakerConfig>) -> Result<(), LimitError> {
         let config = config.into_config()?;
         let version = {
             let mut template = self.inner.template.lock();
-            // Cannot wrap: nobody changes it so often.
+            // Cannot overflow: that would take centuries.
             template.version += 1;
             template.config = config;
             template.version
         };
-        // An observer that panics keeps no breaker from its rules.
+        // An observer that panics does not keep other breakers from being changed.
         let mut callbacks = Callbacks::default();
         for shard in &self.inner.shards {
             for breaker in breakers_in(shard) {
@@ -204,7 +208,7 @@ impl KeyedBreakers {
         Ok(())
     }
 
-    /// Forgets a key: its next call finds a breaker that has seen nothing.
+    /// Removes a key. Its next call finds a new breaker.
     pub fn remove(&self, key: impl Key) {
         let key = self.inner.seeds.fingerprint(&key);
         let mut shard = self.inner.shard(key).lock();
@@ -213,17 +217,18 @@ impl KeyedBreakers {
         drop(evicted_breaker);
     }
 
-    /// What they have seen, and how many there are.
+    /// Returns totals and size.
     pub fn stats(&self) -> KeyedBreakersStats {
         let (mut sum, mut open) = (Totals::default(), 0);
         let (mut keys, mut evicted, mut no_room) = (0, 0, 0);
         for shard in &self.inner.shards {
-            // Looking may find something out and tell an observer, so nothing is locked meanwhile.
+            // Reading a state may emit an event, so no lock is held meanwhile.
             for breaker in breakers_in(shard) {
                 let is_open = matches!(breaker.state(), State::Open | State::HalfOpen | State::ForcedOpen);
                 open += usize::from(is_open);
             }
-            // Those who are forgotten and those who are there under one lock: whoever moves is counted once, and no count goes back.
+            // Evicted and stored breakers are summed under one lock: each is counted once, and no
+            // total decreases.
             let shard = shard.lock();
             sum += shard.evicted_breaker;
             shard.entries.iter().for_each(|entry| sum += entry.breaker.totals());
@@ -244,18 +249,18 @@ impl KeyedBreakers {
 
 impl Set {
     fn shard(&self, key: Fingerprint) -> &Lock<Shard> {
-        // Cannot fail: there is at least one table.
+        // Cannot fail: there is at least one shard.
         &self.shards[key.shard(self.shards.len())]
     }
 
-    /// A breaker, and the version of its rules.
+    /// Returns a new breaker, and the version of its configuration.
     fn make(&self) -> (Breaker, u64) {
         let Template { config, version, settings } = self.template.lock().clone();
         (settings.make(config), version)
     }
 
-    /// A breaker was taken in, or given rules, of this version. If there are others by now it gets those: whoever comes last has seen to it
-    /// that it has the latest.
+    /// Brings a breaker of this version up to date: the last thread to check has seen the latest
+    /// configuration.
     fn apply_latest_config(&self, breaker: &Breaker, mut version: u64) {
         loop {
             let (config, latest) = {
@@ -271,21 +276,21 @@ impl Set {
     }
 }
 
-/// The breakers that a table remembers, which is not locked any more then.
+/// Returns the breakers of a shard, which is unlocked afterwards.
 fn breakers_in(shard: &Lock<Shard>) -> Vec<Breaker> {
     shard.lock().entries.iter().map(|entry| entry.breaker.clone()).collect()
 }
 
-/// How well a breaker can be spared. The smallest goes first.
+/// How readily a breaker is evicted; the lowest rank goes first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum EvictionRank {
-    /// It is as good as new.
+    /// Fully recovered.
     Idle,
-    /// It lets everybody pass.
+    /// Admits every call.
     Closed,
-    /// It lets a probe pass.
+    /// Its next call is a probe.
     Elapsed,
-    /// It denies calls, waits for its probes, or is forced.
+    /// Denies calls, has probes in flight, or is forced.
     Pinned,
 }
 
@@ -297,7 +302,8 @@ impl Shard {
         Some(entry.breaker.clone())
     }
 
-    /// Takes a key in, and says whom it forgot for it. Somebody else may have been faster, or there is no room.
+    /// Inserts a key, and returns the breaker to drop: the evicted one, or the new one if another
+    /// thread was faster.
     fn insert(&mut self, key: Fingerprint, breaker: Breaker, most: usize) -> (Breaker, Option<Breaker>) {
         if let Some(there) = self.find(key) {
             return (there, Some(breaker));
@@ -320,7 +326,7 @@ impl Shard {
         (breaker, Some(evicted_breaker.breaker))
     }
 
-    /// Whom to forget: a place, unless all that were looked at are needed.
+    /// Returns the slot of a victim, or `None` if every scanned breaker is pinned.
     fn find_victim(&mut self) -> Option<usize> {
         let count = self.entries.len();
         let mut best = None;
@@ -357,7 +363,7 @@ impl Breaker {
         self.inner.totals(&self.inner.machine.lock())
     }
 
-    /// How well it can be spared. It is not looked at for probes that should have ended: that may be something to tell.
+    /// Returns the eviction rank. Overdue probes are not expired, since that could emit an event.
     fn rank(&self) -> EvictionRank {
         let now = self.inner.clock.now();
         let mut machine = self.inner.machine.lock();
@@ -365,7 +371,7 @@ impl Breaker {
             State::Closed | State::MetricsOnly if machine.is_idle(now) => EvictionRank::Idle,
             State::Closed => EvictionRank::Closed,
             State::MetricsOnly if machine.config().metrics_only() => EvictionRank::Closed,
-            // Its probes are as good as calls that it denies: they are all that may pass until they have ended.
+            // Only its probes are admitted until they have ended.
             State::HalfOpen if machine.has_live_probes(now) => EvictionRank::Pinned,
             State::Open | State::HalfOpen if machine.denies_for(now).is_none() => EvictionRank::Elapsed,
             _ => EvictionRank::Pinned,
@@ -373,7 +379,7 @@ impl Breaker {
     }
 }
 
-/// What a set of breakers is made of. Made by [`KeyedBreakers::builder`].
+/// Builds a set of breakers. Created by [`KeyedBreakers::builder`].
 ///
 /// ```
 /// use sluicegate_guard::KeyedBreakers;
@@ -390,35 +396,35 @@ pub struct KeyedBreakersBuilder {
 }
 
 impl KeyedBreakersBuilder {
-    /// A clock of your own. For tests: [`crate::ManualClock`].
+    /// Uses this clock instead of the system clock. For tests: [`crate::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> KeyedBreakersBuilder {
         self.breaker_builder = self.breaker_builder.clock(clock);
         self
     }
 
-    /// Is told, by [`Observer::event`], when one of them opens, half-opens, closes, or is forced.
+    /// Notifies this observer when a breaker opens, half-opens, closes or is forced.
     pub fn observer(mut self, observer: impl Observer + 'static) -> KeyedBreakersBuilder {
         self.breaker_builder = self.breaker_builder.observer(observer);
         self
     }
 
-    /// What they are called in events.
+    /// Sets the name in events.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> KeyedBreakersBuilder {
         self.breaker_builder = self.breaker_builder.name(name);
         self
     }
 
-    /// The most keys it holds, [`MAX_BREAKERS_DEFAULT`] unless said. It never holds more: when a new one comes, the one that can best be
-    /// spared is forgotten.
+    /// Sets the maximum number of keys; the default is [`MAX_BREAKERS_DEFAULT`]. A new key beyond
+    /// it evicts another.
     pub fn max_keys(mut self, max_keys: usize) -> KeyedBreakersBuilder {
         self.max_keys = max_keys;
         self
     }
 
-    /// Makes the set.
+    /// Builds the set.
     ///
     /// # Errors
-    /// When the text is no breaker, or `max_keys` is 0 or above [`MAX_BREAKERS_MAX`].
+    /// If the text is not a valid breaker, or `max_keys` is 0 or above [`MAX_BREAKERS_MAX`].
     pub fn build(self) -> Result<KeyedBreakers, BuildError> {
         let max_keys = within("max_keys", self.max_keys, 1, MAX_BREAKERS_MAX)?;
         let config = self.breaker_builder.config.map_err(BuildError::Limit)?;

@@ -1,45 +1,54 @@
-//! The state machine of a circuit breaker. It is pure: no clock, no lock, no I/O; the time is an argument.
+//! The state machine of a circuit breaker. It is pure: no clock, lock or I/O; time is an argument.
 //!
-//! In plain words: count how calls end. When too many of the recent ones failed, let none through for a while; then let
-//! a few through as probes. If they do well all is as before, otherwise the while begins again.
+//! It counts how calls end. When too many recent calls have failed it denies all calls for a while,
+//! then admits a few as probes. If they succeed it closes; otherwise it opens again.
 //!
 //! ```text
-//!                 too many failed or slow                       `open` has passed and somebody asks
+//!                 too many failed or slow                       `open` has elapsed, next call
 //!     ┌────────┐ ─────────────────────────▶ ┌──────┐ ────────────────────────────────▶ ┌──────────┐
 //!     │ Closed │                            │ Open │                                   │ HalfOpen │
 //!     └────────┘                            └──────┘ ◀──────────────────────────────── └──────────┘
 //!          ▲                                           too many probes failed or slow       │
 //!          └────────────────────────────────────────────────────────────────────────────────┘
-//!                                             enough probes did well
+//!                                             enough probes succeeded
 //!
-//!     forced by hand, from any state:  ForcedOpen   Disabled   MetricsOnly
+//!     forced by an operator, from any state:  ForcedOpen   Disabled   MetricsOnly
 //! ```
 //!
 //! ```text
-//! Settings   window: the last N calls, or a length of time cut into 20 slices; failure rate and slow rate in percent;
-//!            min, open, probes, probe-ttl, slow
-//! State      the phase, its generation, the counts of the window, the probes that are out
-//! Formula    closed: after each outcome, open if total >= min and failed * 100 >= rate * total (or the same of slow calls)
-//!            open: at now >= opened + open the next to ask is a probe, and the breaker half-open
-//!            half-open: exactly `probes` are let through. With all of them ended, open if failed * 100 >= rate * probes (or the
-//!            same of slow ones), close otherwise. It is decided sooner only when what is still out cannot change it.
-//! Outcomes   success and failure count. An ignored call counts nothing, and a probe's place is free again. A dropped call counts
-//!            nothing; a dropped probe is a failed one. A probe that has not ended `probe-ttl` after it was let through has failed, at
-//!            that very moment, whoever finds out and when.
-//! Late       a ticket knows the generation of the phase it is from. What ends in a later one changes nothing.
-//! Promise    never more than `probes` calls pass in one half-open phase beside those that were ignored; no state lasts for ever unless
-//!            it is forced or nobody asks: open ends after `open`, and half-open `probe-ttl` after its probes were let through. Only probes
-//!            that are all ignored say nothing: then it stays half-open, and `probes` calls pass at a time.
-//! Window     time: exactly the outcomes of the slice in progress and the 19 before it, slices counted from the epoch. Calls: exactly
-//!            the last N outcomes.
-//! Rounding   none: percentages are compared by multiplying. A slice is the window's twentieth, rounded up to a microsecond.
-//! Clock      a step forward is ordinary time. A step back: what began in the future began now, so an open breaker is open for
-//!            at most `open` longer and a probe lives at most `probe-ttl` longer; the slices keep their order and the latest becomes the
-//!            one in progress. By up to one slice the latest just goes on: the clocks of two threads may differ a little.
-//! Cost       a few additions an outcome. 2 bits a call, or 20 slices of 24 bytes; 16 bytes a probe that is out.
+//! Settings   window: the last N calls, or a duration cut into 20 slices; failure rate and slow
+//!            rate in percent; min, open, probes, probe-ttl, slow
+//! State      the phase, its generation, the counts of the window, the probes in flight
+//! Formula    closed: after each outcome, open if total >= min and failed * 100 >= rate * total (or
+//!            likewise for slow calls)
+//!            open: at now >= opened + open the next call is a probe, and the breaker half-open
+//!            half-open: exactly `probes` calls are admitted. When all have ended, open if
+//!            failed * 100 >= rate * probes (or likewise for slow ones), otherwise close. Decided
+//!            earlier only if the probes in flight cannot change the result.
+//! Outcomes   success and failure count. An ignored call counts nothing, and frees a probe's slot.
+//!            A dropped call counts nothing; a dropped probe has failed. A probe that has not ended
+//!            `probe-ttl` after its admission failed at that moment, whenever that is noticed.
+//! Late       a call knows the generation that admitted it. If it ends in a later one it changes
+//!            nothing.
+//! Promise    at most `probes` calls are admitted in one half-open phase, not counting ignored
+//!            ones. While calls arrive, no state but a forced one lasts forever: open ends after
+//!            `open`, half-open `probe-ttl` after its probes were admitted. If every probe is
+//!            ignored the breaker stays half-open and admits `probes` calls at a time.
+//! Window     time: exactly the outcomes of the current slice and the 19 before it, aligned to the
+//!            epoch. Calls: exactly the last N outcomes.
+//! Rounding   none: percentages are compared by multiplication. A slice is a twentieth of the
+//!            window, rounded up to a microsecond.
+//! Clock      a step forward is ordinary time. After a step back, what began in the future is taken
+//!            to begin now: an open breaker is open for at most `open` longer, a probe lives at
+//!            most `probe-ttl` longer, and the latest slice becomes the current one. A step of up
+//!            to one slice is ignored: the clocks of two threads may differ a little.
+//! Cost       a few additions per outcome. 2 bits per call, or 20 slices of 24 bytes; 16 bytes per
+//!            probe in flight.
 //!
-//! Example    50%/10s min=20: 19 failures leave it closed. With 10 successes and 10 failures it opens.
-//! Reference  Hystrix 1.5 (volume, rate, sleep window, one probe), resilience4j (count windows, slow calls, several probes, forced states).
+//! Example    50%/10s min=20: 19 failures leave it closed. With 10 successes and 10 failures it
+//!            opens.
+//! Reference  Hystrix 1.5 (volume, rate, sleep window, one probe), resilience4j (count windows,
+//!            slow calls, several probes, forced states).
 //! ```
 //!
 //! ```
@@ -50,8 +59,8 @@
 //! let rules = BreakerConfig::new(50, Window::Calls(4))?;
 //! let (mut breaker, now) = (Machine::new(rules), Time::EPOCH);
 //! for outcome in [Outcome::Success, Outcome::Failure, Outcome::Success, Outcome::Failure] {
-//!     let (Ok(ticket), _) = breaker.try_acquire(now) else { panic!("it is closed") };
-//!     breaker.finish(ticket, outcome, Span::ZERO, || now);
+//!     let (Ok(id), _) = breaker.try_acquire(now) else { panic!("it is closed") };
+//!     breaker.finish(id, outcome, Span::ZERO, || now);
 //! }
 //! assert_eq!(breaker.state(), State::Open);
 //! # Ok::<(), sluicegate_core::bounds::OutOfBounds>(())
@@ -75,48 +84,49 @@ use probes::{Probes, Transition};
 use rolling::Rolling;
 use sluicegate_core::{RetryAfter, Span, Time};
 
-/// What a breaker does, for those who look.
+/// The state of a breaker, as reported.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// Everybody passes, and is counted.
+    /// Every call is admitted and counted.
     Closed,
-    /// Nobody passes, until `open` has passed and somebody asks.
+    /// Every call is denied, until the first call after `open` has elapsed.
     Open,
-    /// Probes pass, and nobody else.
+    /// Only probes are admitted.
     HalfOpen,
-    /// Nobody passes until it is no longer forced.
+    /// Every call is denied until the breaker is unforced.
     ForcedOpen,
-    /// Everybody passes, and nothing is counted.
+    /// Every call is admitted, and nothing is counted.
     Disabled,
-    /// Everybody passes and is counted; it is said when it would have opened.
+    /// Every call is admitted and counted; an event says when the breaker would have opened.
     MetricsOnly,
 }
 
-/// What a breaker can be forced to, until it no longer is.
+/// A state that an operator can force.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Forced {
-    /// To let nobody pass.
+    /// Deny every call.
     Open,
-    /// To let everybody pass and count nothing.
+    /// Admit every call and count nothing.
     Disabled,
-    /// To let everybody pass, and count.
+    /// Admit and count every call.
     MetricsOnly,
 }
 
 /// How a call ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
-    /// Well.
+    /// The call succeeded.
     Success,
-    /// Badly, in a way that says something about what was called: an error, a timeout, a panic.
+    /// The call failed in a way that says something about the dependency: an error, a timeout, a
+    /// panic.
     Failure,
-    /// In a way that says nothing about it: a bad request, a call that was never made.
+    /// The call says nothing about the dependency: a bad request, or a call that was not made.
     Ignored,
-    /// Nobody knows: whoever asked has gone.
+    /// Unknown: the caller dropped the call.
     Dropped,
 }
 
-/// Lets one call pass; to be given back with how it ended.
+/// Identifies an admitted call. It is returned to the machine with the call's outcome.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct CallId {
     generation: u64,
@@ -124,49 +134,50 @@ pub struct CallId {
 }
 
 impl CallId {
-    /// The ticket of an ordinary call of that generation, for those who keep [`Machine::admits_all`]'s where they can read it without a lock.
+    /// Returns the id of an ordinary call of a generation, for callers that read
+    /// [`Machine::admits_all`] without a lock.
     #[inline]
     pub const fn ordinary(generation: u64) -> CallId {
         CallId { generation, probe: None }
     }
 
-    /// Which phase of the breaker it is from.
+    /// Returns the generation that admitted the call.
     #[inline]
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Whether the call is a probe.
+    /// Returns `true` if the call is a probe.
     #[inline]
     pub const fn is_probe(&self) -> bool {
         self.probe.is_some()
     }
 }
 
-/// What has become of a breaker.
+/// A change of a breaker's state.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// It opened, since the calls of the window, or the probes, ended like this.
+    /// It opened, because of these outcomes of the window or the probes.
     Opened(Counts),
-    /// It lets probes pass.
+    /// It admits probes.
     HalfOpened,
-    /// It closed, since the probes ended like this.
+    /// It closed, because of these outcomes of the probes.
     Closed(Counts),
-    /// It only counts, and would have opened.
+    /// It is metrics-only, and would have opened.
     WouldHaveOpened(Counts),
-    /// It was forced.
+    /// An operator forced it.
     Forced(Forced),
-    /// It is no longer forced, or was reset: as new.
+    /// It was unforced or reset.
     Reset,
 }
 
-/// What has become of a breaker at once: nothing, one thing, or two, the first one first.
+/// Up to two changes, in order.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Changes([Option<Change>; 2]);
 
 impl Changes {
-    /// Whether nothing has changed.
+    /// Returns `true` if nothing changed.
     #[inline]
     pub fn is_empty(&self) -> bool {
         matches!(self.0, [None, _])
@@ -200,12 +211,12 @@ impl IntoIterator for Changes {
     }
 }
 
-/// All that a breaker has seen. Calls are counted when they end, those included that ended too late to matter.
+/// Totals of a breaker. Calls are counted when they end, late ones included.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Totals {
     /// Calls that were denied.
     pub denied: u64,
-    /// Calls that ended well.
+    /// Calls that succeeded.
     pub successes: u64,
     /// Calls that failed.
     pub failures: u64,
@@ -215,13 +226,14 @@ pub struct Totals {
     pub ignored: u64,
     /// Calls that were dropped.
     pub dropped: u64,
-    /// Probes that had not ended in time. They are counted again when they end.
+    /// Probes that exceeded `probe-ttl`. They are counted again when they end.
     pub expired: u64,
-    /// Calls that ended in a later phase than theirs, and changed nothing. They are among the others.
+    /// Calls that ended in a later phase and changed nothing. They are also counted by their
+    /// outcome.
     pub late: u64,
-    /// How often it opened.
+    /// Number of times it opened.
     pub opened: u64,
-    /// How often it would have opened, only counting.
+    /// Number of times it would have opened while metrics-only.
     pub would_have_opened: u64,
 }
 
@@ -268,7 +280,7 @@ enum Phase {
     HalfOpen,
     ForcedOpen,
     Disabled,
-    /// `above` is whether the last outcome would have opened it.
+    /// `above`: the last outcome would have opened it.
     MetricsOnly {
         forced: bool,
         above: bool,
@@ -280,17 +292,17 @@ enum Phase {
 pub struct Machine {
     config: BreakerConfig,
     phase: Phase,
-    /// Counts phases. A call of an earlier one changes nothing.
+    /// Incremented with each phase. A call of an earlier generation changes nothing.
     generation: u64,
     window: Rolling,
     probes: Probes,
-    /// How many probes there have been: a name for each.
+    /// The id of the last probe.
     last_probe: NonZero<u64>,
     totals: Totals,
 }
 
 impl Machine {
-    /// A breaker that has seen nothing: closed, or only counting if the rules say so.
+    /// Creates a breaker: closed, or metrics-only if so configured.
     pub fn new(config: BreakerConfig) -> Machine {
         Machine {
             config,
@@ -303,7 +315,8 @@ impl Machine {
         }
     }
 
-    /// The ticket of every call, while nobody is denied: then there is no need to [`Machine::ask`].
+    /// Returns the id of every call while all calls are admitted; [`Machine::try_acquire`] is not
+    /// needed then.
     #[inline]
     pub fn admits_all(&self) -> Option<CallId> {
         match self.phase {
@@ -314,7 +327,7 @@ impl Machine {
         }
     }
 
-    /// From when until when every call is denied, while it is open: then there is no need to [`Machine::ask`] either.
+    /// Returns when an open breaker opened and until when it denies every call.
     #[inline]
     pub fn open_until(&self) -> Option<(Time, Time)> {
         match self.phase {
@@ -323,7 +336,8 @@ impl Machine {
         }
     }
 
-    /// Whether a call may pass now.
+    /// Admits or denies a call. `Err` has the exact wait until a call would be admitted, assuming
+    /// that no other call is made and no probe in flight ends.
     #[must_use = "a call that is denied must not be made"]
     pub fn try_acquire(&mut self, now: Time) -> (Result<CallId, RetryAfter>, Changes) {
         let mut changes = self.advance(now);
@@ -337,7 +351,7 @@ impl Machine {
             self.probes.clear();
             changes = changes.then(Change::HalfOpened);
         }
-        // Cannot wrap: it would take centuries to name so many.
+        // Cannot overflow: that would take centuries.
         let name = self.last_probe.saturating_add(1);
         if self.phase == Phase::HalfOpen && self.probes.admit(&self.config, name.get(), now) {
             self.last_probe = name;
@@ -347,8 +361,9 @@ impl Machine {
         (Err(self.retry_after(now)), changes)
     }
 
-    /// The short way of [`Machine::finish`] for a call that was not timed, while the breaker is closed and has a window of calls: when it
-    /// stays closed. Whether it was that, and is counted; else nothing has happened.
+    /// Fast path of [`Machine::finish`] for an untimed call of a closed breaker with a window of
+    /// calls. Returns `true` if the call was recorded and the breaker stays closed; otherwise
+    /// nothing has changed.
     #[inline]
     pub fn record_if_closed(&mut self, id: CallId, failed: bool) -> bool {
         let is_counted = id.generation == self.generation
@@ -361,7 +376,8 @@ impl Machine {
         is_counted
     }
 
-    /// A call has ended, having taken so long. A window of calls asks for the time only when it opens.
+    /// Records the outcome of a call that took `took`. A window of calls reads the time only when
+    /// it opens.
     #[inline]
     pub fn finish(&mut self, id: CallId, outcome: Outcome, took: Span, now: impl Fn() -> Time) -> Changes {
         let slow = self.count(outcome, took);
@@ -377,7 +393,7 @@ impl Machine {
         Changes::from(self.open(counts, now()))
     }
 
-    /// Whatever is not a call that counts while it is closed.
+    /// Every case but a counting call of a closed breaker.
     #[cold]
     fn finish_slow_path(
         &mut self,
@@ -400,11 +416,12 @@ impl Machine {
         }
     }
 
-    /// Finds out which probes should have ended by now, and what that comes to. Asking does so too.
+    /// Expires overdue probes, and applies the result. [`Machine::try_acquire`] does so too.
     pub fn advance(&mut self, now: Time) -> Changes {
         match &mut self.phase {
             Phase::Open { since } => {
-                // The clock stepped back: it opened now, and is open for at most `open` longer.
+                // The clock stepped back: as if it had opened now, so it is open for at most `open`
+                // longer.
                 *since = now.min(*since);
                 Changes::default()
             }
@@ -418,7 +435,7 @@ impl Machine {
         }
     }
 
-    /// What it does now. See [`Machine::advance`] for what is only found out by looking.
+    /// Returns the state as of the last [`Machine::advance`].
     pub fn state(&self) -> State {
         match self.phase {
             Phase::Closed => State::Closed,
@@ -430,23 +447,24 @@ impl Machine {
         }
     }
 
-    /// What counts at this time: the calls of the window, or when half-open the probes that have ended. Nothing when open.
+    /// Returns the counts of the window or, when half-open, of the probes that have ended. Empty
+    /// when open.
     pub fn counts(&mut self, now: Time) -> Counts {
         if self.phase == Phase::HalfOpen { self.probes.ended() } else { self.window.counts(now) }
     }
 
-    /// All that it has seen.
+    /// Returns the totals.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 
-    /// Its rules.
+    /// Returns the configuration.
     pub fn config(&self) -> &BreakerConfig {
         &self.config
     }
 
-    /// How long a call would be denied from now on, if nothing more is heard of the probes that are out. `None` when one would pass. See
-    /// [`Machine::advance`] for what is only found out by looking.
+    /// Returns how long calls are denied from now on if no probe in flight ends, or `None` if a
+    /// call would be admitted. As of the last [`Machine::advance`].
     pub fn denies_for(&self, now: Time) -> Option<RetryAfter> {
         let passes = self.admits_all().is_some()
             || self.phase == Phase::HalfOpen && self.probes.has_capacity(&self.config);
@@ -454,19 +472,19 @@ impl Machine {
         if passes { None } else { wait }
     }
 
-    /// Whether it is half-open and waits for probes that are out and have not expired. See [`Machine::advance`] for what is only found out by
-    /// looking.
+    /// Returns `true` if it is half-open and a probe in flight has not expired. As of the last
+    /// [`Machine::advance`].
     pub fn has_live_probes(&self, now: Time) -> bool {
         self.phase == Phase::HalfOpen && self.probes.any_live(&self.config, now)
     }
 
-    /// Whether it is closed and counts nothing: as good as new.
+    /// Returns `true` if it is closed and counts nothing, so that it equals a new breaker.
     pub fn is_idle(&mut self, now: Time) -> bool {
         let initial_phase = self.phase == initial_phase(&self.config);
         initial_phase && self.window.counts(now) == Counts::default()
     }
 
-    /// Forces it. What is out changes nothing any more.
+    /// Forces a state. Calls in flight no longer affect it.
     pub fn force(&mut self, forced: Forced) -> Change {
         self.enter(match forced {
             Forced::Open => Phase::ForcedOpen,
@@ -477,7 +495,7 @@ impl Machine {
         Change::Forced(forced)
     }
 
-    /// If it is forced it no longer is, and is as new but for its totals.
+    /// Ends a forced state, if there is one, as [`Machine::reset`] does.
     pub fn unforce(&mut self) -> Option<Change> {
         let is_forced = matches!(
             self.phase,
@@ -486,16 +504,19 @@ impl Machine {
         is_forced.then(|| self.reset())
     }
 
-    /// As new but for its totals, whatever it was. What is out changes nothing any more.
+    /// Returns to the initial phase, from any state; the totals are kept. Calls in flight no longer
+    /// affect it.
     pub fn reset(&mut self) -> Change {
         self.enter(initial_phase(&self.config));
         self.window.clear();
         Change::Reset
     }
 
-    /// Other rules from now on. What is forced stays forced, what is open stays open since when it was, for as long as the new rules
-    /// say. The counts are kept if the window is the same, and begin anew otherwise. A half-open phase begins anew: the probes that
-    /// are out change nothing any more. A breaker that is told only to count is no longer open or half-open.
+    /// Replaces the configuration. A forced breaker stays forced. An open breaker stays open, from
+    /// the time it opened and for as long as the new configuration says. Counts are kept if the
+    /// window is the same; otherwise they start from zero. A half-open phase restarts: probes in
+    /// flight no longer affect it. A breaker that becomes metrics-only is no longer open or
+    /// half-open.
     pub fn change(&mut self, config: BreakerConfig) -> Option<Change> {
         let same_window = config.window() == self.config.window();
         self.config = config;
@@ -505,7 +526,7 @@ impl Machine {
         match self.phase {
             Phase::Closed | Phase::MetricsOnly { forced: false, .. } => {
                 if self.phase == Phase::Closed || !config.metrics_only() {
-                    // The same calls go on being counted, so this is no new phase.
+                    // The same calls keep being counted, so this is not a new phase.
                     self.phase = initial_phase(&config);
                 }
             }
@@ -519,7 +540,7 @@ impl Machine {
         None
     }
 
-    /// Counts a call that has ended, and says whether it was slow.
+    /// Adds a call to the totals. Returns `true` if it was slow.
     #[inline]
     fn count(&mut self, outcome: Outcome, took: Span) -> bool {
         let totals = &mut self.totals;
@@ -598,7 +619,7 @@ impl Machine {
     }
 }
 
-/// What a breaker does when nothing is wrong.
+/// The phase of a new breaker.
 fn initial_phase(config: &BreakerConfig) -> Phase {
     if config.metrics_only() { Phase::MetricsOnly { forced: false, above: false } } else { Phase::Closed }
 }
@@ -607,39 +628,39 @@ fn initial_phase(config: &BreakerConfig) -> Phase {
 mod tests {
     use super::*;
 
-    /// Successes and failures: once by the short way where it is one, once by the long way only.
+    /// Compares the fast path, where it applies, with the slow path alone.
     #[test]
-    fn the_short_way_comes_to_the_same_as_the_long_one() {
+    fn the_fast_path_equals_the_slow_path() {
         for window in [Window::Calls(7), Window::Time(Span::from_micros(1_000_000))] {
             let config = BreakerConfig::new(50, window).unwrap();
-            let (mut short, mut long, now) = (Machine::new(config), Machine::new(config), || Time::EPOCH);
-            let (mut short_ones, mut opened) = (0, 0);
+            let (mut fast, mut slow_only, now) = (Machine::new(config), Machine::new(config), || Time::EPOCH);
+            let (mut fast_calls, mut opened) = (0, 0);
             for number in 0..400_u32 {
-                // Seldom, and then so often that it opens.
+                // Failures are rare, then frequent enough to open the breaker.
                 let failed = number % 23 == 5 || number % 100 > 90;
                 let outcome = if failed { Outcome::Failure } else { Outcome::Success };
-                let id = short.admits_all().unwrap();
-                if short.record_if_closed(id, failed) {
-                    short_ones += 1;
+                let id = fast.admits_all().unwrap();
+                if fast.record_if_closed(id, failed) {
+                    fast_calls += 1;
                 } else {
-                    short.finish(id, outcome, Span::ZERO, now);
+                    fast.finish(id, outcome, Span::ZERO, now);
                 }
-                long.finish(long.admits_all().unwrap(), outcome, Span::ZERO, now);
-                assert_eq!(short.counts(now()), long.counts(now()), "call {number}");
-                assert_eq!((short.totals(), short.state()), (long.totals(), long.state()));
-                if long.state() == State::Open {
+                slow_only.finish(slow_only.admits_all().unwrap(), outcome, Span::ZERO, now);
+                assert_eq!(fast.counts(now()), slow_only.counts(now()), "call {number}");
+                assert_eq!((fast.totals(), fast.state()), (slow_only.totals(), slow_only.state()));
+                if slow_only.state() == State::Open {
                     opened += 1;
-                    short.reset();
-                    long.reset();
+                    fast.reset();
+                    slow_only.reset();
                 }
             }
             let of_calls = matches!(window, Window::Calls(_));
-            assert_eq!([short_ones > 300, opened > 0], [of_calls; 2], "{short_ones} {opened} of {window:?}");
+            assert_eq!([fast_calls > 300, opened > 0], [of_calls; 2], "{fast_calls} {opened} of {window:?}");
         }
     }
 
     #[test]
-    fn the_short_way_is_not_for_a_call_of_an_earlier_phase() {
+    fn the_fast_path_declines_a_call_of_an_earlier_phase() {
         let mut machine = Machine::new(BreakerConfig::new(50, Window::Calls(7)).unwrap());
         let early = machine.admits_all().unwrap();
         machine.reset();
@@ -647,6 +668,9 @@ mod tests {
         assert!(machine.record_if_closed(machine.admits_all().unwrap(), false));
         assert_eq!(machine.totals().successes, 1);
         machine.force(Forced::MetricsOnly);
-        assert!(!machine.record_if_closed(machine.admits_all().unwrap(), false), "it has more to say");
+        assert!(
+            !machine.record_if_closed(machine.admits_all().unwrap(), false),
+            "metrics-only needs the slow path"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! While a breaker is open: denying without its lock, since then everybody is denied, and often many ask at once.
+//! Denies calls of an open breaker without its lock: while it is open every call is denied, and
+//! often many come at once.
 
 use super::admission::Denied;
 use super::machine::State;
@@ -7,12 +8,12 @@ use sluicegate::internal::sync::{AtomicU64, Ordering};
 use sluicegate_core::{RetryAfter, Time};
 use std::sync::atomic::AtomicU64 as Count;
 
-/// From when until when everybody is denied.
+/// The period in which every call is denied.
 pub(super) struct OpenUntil {
     since: AtomicU64,
     /// 0 if the breaker is not open.
     until: AtomicU64,
-    /// Calls that were denied here.
+    /// Calls denied without the lock.
     denied: Count,
 }
 
@@ -21,10 +22,10 @@ impl OpenUntil {
         OpenUntil { since: AtomicU64::new(0), until: AtomicU64::new(0), denied: Count::new(0) }
     }
 
-    /// Says from when until when it is so now. Under the breaker's lock, whenever that may have changed.
+    /// Publishes the period. Called under the breaker's lock whenever the period may have changed.
     ///
-    /// Two words, so others may read one of now and one of before. Either way they find that it was open at some moment since they asked, or ask
-    /// the breaker itself.
+    /// A reader may see one old and one new word. In both cases it either denies a call at a time
+    /// at which the breaker was open since the call began, or takes the lock.
     pub(super) fn set(&self, open_until: Option<(Time, Time)>) {
         let (since, until) =
             open_until.map_or((0, 0), |(since, until)| (since.as_micros(), until.as_micros()));
@@ -32,7 +33,8 @@ impl OpenUntil {
         self.until.store(until, Ordering::Relaxed);
     }
 
-    /// A no, if that needs no looking. Not before it began: then the clock has stepped back, and what that means only the breaker knows.
+    /// Returns a denial if no lock is needed. Returns `None` for a time before the period began:
+    /// the clock has stepped back, which only the state machine can handle.
     #[inline]
     pub(super) fn deny(&self, clock: &AnyClock) -> Option<Denied> {
         let until = self.until.load(Ordering::Relaxed);
@@ -48,7 +50,7 @@ impl OpenUntil {
         Some(Denied { state: State::Open, retry_after: RetryAfter::After(wait) })
     }
 
-    /// How many were denied here.
+    /// Returns the number of calls denied without the lock.
     pub(super) fn denied(&self) -> u64 {
         self.denied.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A breaker's rules as one line of text.
+//! Parses and prints a breaker's configuration.
 //!
 //! ```text
 //! breaker 50%/10s min=20 open=5s probes=1 probe-ttl=5s slow=2s slow-rate=100% mode=metrics-only
@@ -41,7 +41,7 @@ fn config(text: &str) -> Result<BreakerConfig, SyntaxError> {
         let problem = format!("{} is not PERCENT/WINDOW", quoted(measure));
         return Err(SyntaxError::new(
             problem,
-            "write how much in how long without a space, such as 50%/10s or 50%/100calls",
+            "write the rate and the window without a space, such as 50%/10s or 50%/100calls",
         ));
     };
     let rate = percent("failure rate", rate)?;
@@ -67,8 +67,8 @@ fn config(text: &str) -> Result<BreakerConfig, SyntaxError> {
             config = config.with_slow(longer_than, rate.unwrap_or(u64::from(SLOW_RATE_DEFAULT)))?;
         }
         (None, Some(_)) => {
-            let problem = "slow-rate= says how many slow calls are too many, but not when a call is slow";
-            return Err(SyntaxError::new(problem, "add slow=, such as slow=2s, or leave slow-rate= out"));
+            let problem = "slow-rate= has no effect without slow=";
+            return Err(SyntaxError::new(problem, "add slow=, such as slow=2s, or omit slow-rate="));
         }
         (None, None) => {}
     }
@@ -77,20 +77,20 @@ fn config(text: &str) -> Result<BreakerConfig, SyntaxError> {
         Some("metrics-only") => config = config.with_metrics_only(true),
         Some(other) => {
             let problem = format!("unknown mode={}", quoted(other));
-            return Err(SyntaxError::new(problem, "use mode=metrics-only, or leave it out"));
+            return Err(SyntaxError::new(problem, "use mode=metrics-only, or omit it"));
         }
     }
     options.refuse_the_rest()?;
     Ok(config)
 }
 
-/// `10s` or `100calls`.
+/// Parses `10s` or `100calls`.
 fn window(word: &str) -> Result<Window, SyntaxError> {
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();
     match word.split_at(digits) {
         (calls, "calls" | "call") => {
             let calls = number("window of calls", calls)?;
-            // What is too much for the type is too much for the bound, which says so.
+            // A number above `u32` is above the bound too, whose check reports it.
             Ok(Window::Calls(u32::try_from(calls).unwrap_or(u32::MAX)))
         }
         (_, "") => {
@@ -107,7 +107,8 @@ fn window(word: &str) -> Result<Window, SyntaxError> {
 }
 
 impl fmt::Display for BreakerConfig {
-    /// The canonical form: defaults dropped, lengths of time in the largest unit that divides them.
+    /// Prints the canonical form: defaults are omitted, durations use the largest unit that divides
+    /// them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let config = self;
         write!(f, "breaker {}%/", config.failure_rate())?;

@@ -1,16 +1,16 @@
-//! What a breaker has done, for metrics.
+//! Statistics of a breaker.
 
 use super::machine::{Counts, State, Totals};
 
-/// What a breaker has counted since it was made, and its state now.
+/// The state and the counts of a breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct BreakerStats {
-    /// The state now.
+    /// The current state.
     pub state: State,
-    /// All calls since it was made.
+    /// Totals since the breaker was created.
     pub totals: Totals,
-    /// What counts now: the calls of the window, or when half-open the probes that have ended. Their rates are
+    /// The calls of the window or, in a half-open breaker, the probes that have ended. See
     /// [`Counts::failure_rate`] and [`Counts::slow_rate`].
     pub window: Counts,
 }

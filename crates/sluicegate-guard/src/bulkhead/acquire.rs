@@ -1,4 +1,4 @@
-//! Asking for a permit, and waiting for one: as a future, or blocking the thread.
+//! The future that acquires a permit; it can also block the thread.
 
 use super::queue::{Enqueue, LockedQueue, WaitResult, WaiterId};
 use super::{Bulkhead, Permit};
@@ -12,21 +12,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Somebody who asks for a permit, and waits if there is none. Made by [`Bulkhead::acquire`] and its likes.
+/// Acquires a permit, waiting in the queue if none is free. Created by [`Bulkhead::acquire`] and
+/// its variants.
 ///
-/// It is a future for any runtime: nothing happens until it is polled. Dropping it leaves the queue, and a permit that was held for it
-/// goes to the next. [`AcquirePermit::blocking`] waits in the thread instead.
-#[must_use = "it asks only when it is awaited, or by `.blocking()`"]
+/// It is a future for any runtime and does nothing until it is polled. Dropping it leaves the
+/// queue; a permit already granted to it is passed on. [`AcquirePermit::blocking`] blocks the
+/// thread instead.
+#[must_use = "nothing is acquired until this is awaited, or by `.blocking()`"]
 pub struct AcquirePermit {
     priority: Priority,
-    patience: MaxWait,
-    /// None once there is something to tell: then the permit has it.
+    max_wait: MaxWait,
+    /// `None` once it is ready.
     bulkhead: Option<Bulkhead>,
-    /// Who it is in the queue, if it waits.
+    /// Its waiter, while it is in the queue.
     waiter_id: Option<WaiterId>,
 }
 
-/// What came of asking for a permit.
+/// The result of acquiring a permit.
 ///
 /// ```
 /// use sluicegate_guard::{Bulkhead, Denial};
@@ -35,43 +37,43 @@ pub struct AcquirePermit {
 /// let first = printer.acquire().blocking();
 /// assert!(first.allowed());
 /// let second = printer.acquire().blocking();
-/// assert_eq!(second.denial(), Some(Denial::QueueFull)); // queue=0: nobody waits
+/// assert_eq!(second.denial(), Some(Denial::QueueFull)); // queue=0: no waiting
 /// drop(first);
 /// assert!(printer.acquire().blocking().permit().is_some());
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "a call that was deny must not happen: ask `allowed()`"]
+#[must_use = "a denied call must not be made: check `allowed()`"]
 pub struct PermitGrant {
     permit: Result<Permit, Denial>,
     waited: Span,
 }
 
 impl PermitGrant {
-    /// Whether there is a permit.
+    /// Returns `true` if a permit was granted.
     pub fn allowed(&self) -> bool {
         self.permit.is_ok()
     }
 
-    /// The permit, to be held for as long as the call takes.
+    /// Returns the permit, to be held for the duration of the call.
     pub fn permit(self) -> Option<Permit> {
         self.permit.ok()
     }
 
-    /// How long it waited.
+    /// Returns the time spent in the queue.
     pub fn waited(&self) -> Duration {
         self.waited.into()
     }
 
-    /// Why it was refused: [`Denial::QueueFull`] or [`Denial::TooLong`].
+    /// Returns the reason of a denial: [`Denial::QueueFull`] or [`Denial::TooLong`].
     pub fn denial(&self) -> Option<Denial> {
         self.permit.as_ref().err().copied()
     }
 
-    /// The permit, or why there is none.
+    /// Returns the permit, or the reason of the denial.
     ///
     /// # Errors
-    /// When it was refused.
+    /// If it was denied.
     pub fn into_result(self) -> Result<Permit, Denial> {
         self.permit
     }
@@ -79,27 +81,28 @@ impl PermitGrant {
 
 impl AcquirePermit {
     #[inline]
-    pub(super) fn new(bulkhead: Bulkhead, patience: MaxWait) -> AcquirePermit {
-        AcquirePermit { priority: Priority::Normal, patience, bulkhead: Some(bulkhead), waiter_id: None }
+    pub(super) fn new(bulkhead: Bulkhead, max_wait: MaxWait) -> AcquirePermit {
+        AcquirePermit { priority: Priority::Normal, max_wait, bulkhead: Some(bulkhead), waiter_id: None }
     }
 
-    /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
+    /// Sets the priority; the default is [`Priority::Normal`]. It takes effect with the first poll.
     pub fn priority(mut self, priority: Priority) -> AcquirePermit {
         self.priority = priority;
         self
     }
 
-    /// Waits in this thread. Not for async code: use `.await` there.
+    /// Blocks the thread until a permit is granted or denied. In async code use `.await`.
     pub fn blocking(self) -> PermitGrant {
         block_on(self)
     }
 
-    /// The way of most calls: a permit is free, and nobody waits for it. Otherwise nothing has happened, and it can still be awaited.
+    /// Fast path: takes a free permit if there is no waiter. Otherwise nothing has happened, and
+    /// the future can still be awaited.
     #[doc(hidden)]
     #[inline]
     pub fn try_now(&mut self) -> Option<Permit> {
-        // Whether a moment has passed is asked only of those who named one.
-        let is_new = self.waiter_id.is_none() && !matches!(self.patience, MaxWait::Until(_));
+        // The clock is read only for a deadline.
+        let is_new = self.waiter_id.is_none() && !matches!(self.max_wait, MaxWait::Until(_));
         let is_taken = is_new && self.bulkhead.as_ref().is_some_and(|it| it.inner.permits.try_take());
         if is_taken {
             self.bulkhead.take().map(|bulkhead| Permit::in_use(bulkhead).start_timer())
@@ -110,14 +113,14 @@ impl AcquirePermit {
 
     #[cold]
     fn ask(&mut self, waker: &Waker) -> Poll<PermitGrant> {
-        // It stays there until there is something to tell: clocks and wakers may panic.
+        // It stays set until there is a result: clocks and wakers may panic.
         let Some(bulkhead) = self.bulkhead.clone() else {
-            panic!("an enter was polled again after it was ready");
+            panic!("`AcquirePermit` polled after completion");
         };
         if let Some(waiter_id) = self.waiter_id {
             return self.poll_result(bulkhead, waiter_id, waker);
         }
-        let is_late = matches!(self.patience, MaxWait::Until(until) if until < bulkhead.now());
+        let is_late = matches!(self.max_wait, MaxWait::Until(until) if until < bulkhead.now());
         if is_late {
             return self.deny(&bulkhead, Denial::TooLong, Span::ZERO);
         }
@@ -131,24 +134,24 @@ impl AcquirePermit {
     }
 
     fn join(&mut self, bulkhead: Bulkhead, waker: &Waker) -> Poll<PermitGrant> {
-        // Before the lock: it is the caller's code.
+        // Before the lock is taken: this is the caller's code.
         let waker = waker.clone();
         let inner = Arc::clone(&bulkhead.inner);
-        let mut queue = LockedQueue::open(&inner);
-        match queue.join(self.priority, self.patience, waker) {
+        let mut queue = LockedQueue::lock(&inner);
+        match queue.join(self.priority, self.max_wait, waker) {
             Enqueue::Acquired => {
-                // It is held before a waker of somebody else's may panic.
+                // The permit has an owner before another task's waker may panic.
                 let permit = Permit::in_use(bulkhead);
-                queue.close();
+                queue.unlock();
                 self.allowed(permit, Span::ZERO)
             }
             Enqueue::Queued(waiter_id) => {
                 self.waiter_id = Some(waiter_id);
-                queue.close();
+                queue.unlock();
                 Poll::Pending
             }
             Enqueue::Denied(denial) => {
-                queue.close();
+                queue.unlock();
                 self.deny(&bulkhead, denial, Span::ZERO)
             }
         }
@@ -157,21 +160,21 @@ impl AcquirePermit {
     fn poll_result(&mut self, bulkhead: Bulkhead, waiter_id: WaiterId, waker: &Waker) -> Poll<PermitGrant> {
         let waker = waker.clone();
         let inner = Arc::clone(&bulkhead.inner);
-        let mut queue = LockedQueue::open(&inner);
+        let mut queue = LockedQueue::lock(&inner);
         match queue.poll_result(waiter_id, waker) {
             None => {
-                queue.close();
+                queue.unlock();
                 Poll::Pending
             }
             Some(WaitResult::Granted(waited)) => {
                 self.waiter_id = None;
                 let permit = Permit::in_use(bulkhead);
-                queue.close();
+                queue.unlock();
                 self.allowed(permit, waited)
             }
             Some(WaitResult::Denied(denial, waited)) => {
                 self.waiter_id = None;
-                queue.close();
+                queue.unlock();
                 self.deny(&bulkhead, denial, waited)
             }
         }
@@ -193,13 +196,13 @@ impl Future for AcquirePermit {
     type Output = PermitGrant;
 
     /// # Panics
-    /// When it is polled again after it was ready.
+    /// If it is polled after it was ready.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<PermitGrant> {
         if let Some(permit) = self.try_now() {
             return Poll::Ready(PermitGrant { permit: Ok(permit), waited: Span::ZERO });
         }
-        // Taken apart and put together again, so that the entry of most calls need not go through memory.
+        // Rebuilt, so that the result of the fast path need not go through memory.
         match self.ask(context.waker()) {
             Poll::Ready(PermitGrant { permit, waited }) => Poll::Ready(PermitGrant { permit, waited }),
             Poll::Pending => Poll::Pending,
@@ -211,9 +214,9 @@ impl Drop for AcquirePermit {
     #[inline]
     fn drop(&mut self) {
         if let (Some(bulkhead), Some(waiter_id)) = (&self.bulkhead, self.waiter_id) {
-            let mut queue = LockedQueue::open(&bulkhead.inner);
+            let mut queue = LockedQueue::lock(&bulkhead.inner);
             queue.cancel(waiter_id);
-            queue.close();
+            queue.unlock();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What moves a bulkhead's limit by how calls end.
+//! The hook that changes a bulkhead's limit after each call.
 
 use super::{Bulkhead, CallStart, checked_limit};
 use crate::Outcome;
@@ -8,15 +8,15 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
 
-/// A rule that finds the right limit while calls go on. It is told of each call that has ended, and says what the limit is to be.
+/// An algorithm that finds the right limit from the calls that end.
 ///
-/// It is asked under a lock of its own, by one caller at a time, so it must not use the bulkhead.
+/// It runs under a lock of its own, for one call at a time, so it must not use the bulkhead.
 ///
 /// ```
 /// use sluicegate_guard::Outcome;
 /// use sluicegate_guard::bulkhead::{Adapt, Bulkhead, CompletedCall};
 ///
-/// /// Half of the permits after a failure.
+/// /// Halves the limit after a failure.
 /// struct Halve;
 ///
 /// impl Adapt for Halve {
@@ -31,7 +31,7 @@ use std::sync::PoisonError;
 /// # Ok::<(), sluicegate_guard::BuildError>(())
 /// ```
 pub trait Adapt: Send {
-    /// A call has ended. What the limit is from now on; 0 is taken as 1.
+    /// Returns the limit from now on; 0 is taken as 1.
     fn after_call(&mut self, call: &CompletedCall) -> u32;
 }
 
@@ -39,38 +39,39 @@ pub trait Adapt: Send {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CompletedCall {
-    /// How. [`Outcome::Dropped`] when its permit was dropped without a word.
+    /// Its outcome; [`Outcome::Dropped`] if its permit was dropped without one.
     pub outcome: Outcome,
-    /// How long it had its permit.
+    /// How long it held its permit.
     pub took: Span,
-    /// When.
+    /// When it ended.
     pub at: Time,
-    /// How many permits were taken when it began, its own included.
+    /// Permits in use when it began, including its own.
     pub in_use: u32,
-    /// How many there are now.
+    /// The current limit.
     pub limit: u32,
 }
 
 impl Bulkhead {
-    /// Tells the rule, and gives back the panic that came of it, if one did.
+    /// Runs the algorithm, and returns its panic, if there was one.
     #[cold]
     pub(super) fn adapt_and_catch(&self, outcome: Outcome, start: CallStart) -> Option<Box<dyn Any + Send>> {
         catch_unwind(AssertUnwindSafe(|| self.adapt(outcome, start))).err()
     }
 
-    /// Tells the rule, and sets the limit that it wants.
+    /// Runs the algorithm, and sets the limit that it returns.
     #[cold]
     pub(super) fn adapt(&self, outcome: Outcome, start: CallStart) {
         let Some(algorithm) = &self.inner.adapt else { return };
         let at = self.now();
-        // After a step back of the clock nobody knows how long it took: then it says nothing.
+        // After a backward clock step the duration is unknown, so the call is ignored.
         let outcome = if at < start.at { Outcome::Ignored } else { outcome };
         let (from, to) = {
             let mut algorithm = algorithm.lock().unwrap_or_else(PoisonError::into_inner);
             let limit = self.inner.permits.read().limit;
             let (took, in_use) = (at.since(start.at), start.in_use);
             let wanted = algorithm.after_call(&CompletedCall { outcome, took, at, in_use, limit });
-            // Under the rule's lock, so that limits are set in the order in which it said so.
+            // Under the algorithm's lock, so that limits are set in the order in which they were
+            // returned.
             let wanted = checked_limit(wanted);
             self.inner.permits.set_limit(wanted);
             (limit, wanted)

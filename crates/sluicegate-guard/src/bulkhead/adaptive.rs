@@ -1,16 +1,17 @@
-//! A bulkhead whose limit finds itself: [`AdaptiveLimit`] as the rule that moves it.
+//! A bulkhead with an adaptive limit: [`AdaptiveLimit`] as its algorithm.
 
 use super::adapt::{Adapt, CompletedCall};
-use super::{Bulkhead, BulkheadBuilder};
+use super::{Bulkhead, BulkheadBuilder, BulkheadConfig};
 use crate::Outcome;
 use crate::adaptive::{Adaptive, AdaptiveLimit, Sample};
 use sluicegate::BuildError;
 
 impl Bulkhead {
-    /// A bulkhead that finds its own limit: `aimd 20` or `gradient 20`, as [`AdaptiveLimit`] has them. Nobody waits for a permit; for that,
-    /// [`BulkheadBuilder::adaptive`].
+    /// Creates a bulkhead with an adaptive limit, `aimd 20` or `gradient 20`: see
+    /// [`AdaptiveLimit`]. It has no queue; for one, use [`BulkheadBuilder::adaptive`].
     ///
-    /// It learns from how calls end, so tell it with [`Permit::finish`](crate::bulkhead::Permit::finish):
+    /// It learns from outcomes, so report them with
+    /// [`Permit::finish`](crate::bulkhead::Permit::finish):
     ///
     /// ```
     /// use sluicegate_guard::{Bulkhead, Outcome};
@@ -22,32 +23,33 @@ impl Bulkhead {
     /// ```
     ///
     /// # Errors
-    /// When the text is not an adaptive limit: one line that says why, and what to write.
+    /// If the text is not a valid adaptive limit.
     pub fn adaptive(text: &str) -> Result<Bulkhead, BuildError> {
-        Bulkhead::builder("bulkhead 1").adaptive(text).build()
+        Bulkhead::builder(BulkheadConfig::without_queue(1)).adaptive(text).build()
     }
 
-    /// A bulkhead of either kind, by the first word of its line.
+    /// Returns the builder of a fixed or adaptive bulkhead, depending on the first word.
     pub(crate) fn from_text(text: &str) -> BulkheadBuilder {
         match text.split_ascii_whitespace().next() {
-            Some("aimd" | "gradient") => Bulkhead::builder("bulkhead 1").adaptive(text),
+            Some("aimd" | "gradient") => Bulkhead::builder(BulkheadConfig::without_queue(1)).adaptive(text),
             _ => Bulkhead::builder(text),
         }
     }
 
-    /// Whether its limit finds itself.
+    /// Returns `true` if the limit is adaptive.
     pub(crate) fn is_adaptive(&self) -> bool {
         self.inner.adapt.is_some()
     }
 }
 
 impl BulkheadBuilder {
-    /// Moves the limit by how calls end, beginning with what the line says instead of the bulkhead's own number.
+    /// Makes the limit adaptive. It starts with the line's number instead of the bulkhead's own.
     ///
-    /// - A success counts with the time it took; a failure counts as dropped: the dependency did not do the work.
-    /// - What is ignored says nothing.
-    /// - A permit that is dropped without a word says nothing either, unless the call had already taken too long: who gives up on a
-    ///   slow dependency is how one often hears of it.
+    /// - A success counts with its duration. A failure counts as dropped: the dependency did not do
+    ///   the work.
+    /// - An ignored call counts nothing.
+    /// - A permit dropped without an outcome counts nothing, unless the call had already taken too
+    ///   long: a caller that gives up is often the only sign of a slow dependency.
     pub fn adaptive(mut self, text: &str) -> BulkheadBuilder {
         self.config = self.config.and_then(|config| {
             let limit: AdaptiveLimit = text.parse()?;
@@ -58,7 +60,7 @@ impl BulkheadBuilder {
     }
 }
 
-/// An adaptive limit as the rule of a bulkhead.
+/// An adaptive limit as the algorithm of a bulkhead.
 struct AdaptiveAlgorithm(Adaptive);
 
 impl Adapt for AdaptiveAlgorithm {

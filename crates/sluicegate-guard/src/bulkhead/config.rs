@@ -1,4 +1,4 @@
-//! A bulkhead as one line of text: `bulkhead 10 queue=5 wait=1s`.
+//! The configuration of a bulkhead, and its parser: `bulkhead 10 queue=5 wait=1s`.
 
 use crate::text::{Config, read};
 use sluicegate::LimitError;
@@ -9,15 +9,16 @@ use sluicegate_core::time::SECOND;
 use std::fmt;
 use std::str::FromStr;
 
-const TAKES: &str = "bulkhead takes queue= (how many wait) and wait= (how long at the most)";
+const TAKES: &str = "bulkhead takes queue=N (waiters) and wait=DURATION (maximum wait)";
 
-/// How long somebody in the queue waits at the most unless told otherwise: a second, as long as Hystrix lets a whole call take.
+/// Default of `wait=`: a second, the default timeout of a whole call in Hystrix.
 pub const BULKHEAD_WAIT_DEFAULT: Span = Span::from_micros(SECOND);
 
-/// The most who can be let wait for a permit of one bulkhead. Each takes some 200 bytes beside its own future.
+/// Upper bound of `queue=`. A waiter takes about 200 bytes beside its own future.
 pub const BULKHEAD_QUEUE_MAX: u32 = 1_000_000;
 
-/// What a bulkhead lets in, as data. It prints as the line of text it is read from, defaults dropped.
+/// The configuration of a bulkhead. It prints as the line of text it is parsed from, without
+/// defaults.
 ///
 /// ```
 /// use sluicegate_guard::bulkhead::BulkheadConfig;
@@ -26,10 +27,10 @@ pub const BULKHEAD_QUEUE_MAX: u32 = 1_000_000;
 /// assert_eq!((spec.limit(), spec.queue()), (10, 5));
 /// assert_eq!(spec.to_string(), "bulkhead 10 queue=5");
 ///
-/// let mistake = "bulkhead 10 wait=1s".parse::<BulkheadConfig>().unwrap_err();
+/// let error = "bulkhead 10 wait=1s".parse::<BulkheadConfig>().unwrap_err();
 /// assert_eq!(
-///     mistake.to_string(),
-///     "bulkhead 10 wait=1s: wait= is for those in the queue, and there is none; add queue=, such as queue=5",
+///     error.to_string(),
+///     "bulkhead 10 wait=1s: wait= has no effect without a queue; add queue=, such as queue=5",
 /// );
 /// # Ok::<(), sluicegate_guard::LimitError>(())
 /// ```
@@ -41,22 +42,27 @@ pub struct BulkheadConfig {
 }
 
 impl BulkheadConfig {
-    /// How many may be in at once.
+    /// A bulkhead without a queue. The limit must be within bounds.
+    pub(crate) const fn without_queue(limit: u32) -> BulkheadConfig {
+        BulkheadConfig { limit, queue: 0, wait: BULKHEAD_WAIT_DEFAULT }
+    }
+
+    /// Returns the limit.
     pub fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// The same with another limit, which is within bounds.
+    /// Replaces the limit, which must be within bounds.
     pub(super) fn with_limit(self, limit: u32) -> BulkheadConfig {
         BulkheadConfig { limit, ..self }
     }
 
-    /// How many may wait for a permit.
+    /// Returns the capacity of the queue.
     pub fn queue(&self) -> u32 {
         self.queue
     }
 
-    /// How long they wait at the most.
+    /// Returns the maximum wait.
     pub fn wait(&self) -> Span {
         self.wait
     }
@@ -76,7 +82,7 @@ fn config(text: &str) -> Result<BulkheadConfig, SyntaxError> {
     let mut words = text.split_ascii_whitespace();
     name("kind", words.next().unwrap_or_default(), &["bulkhead"])?;
     let Some(limit) = words.next().filter(|word| !word.contains('=')) else {
-        return Err(SyntaxError::new("bulkhead needs how many right after it", "write bulkhead 10"));
+        return Err(SyntaxError::new("bulkhead needs its limit right after it", "write bulkhead 10"));
     };
     let limit = checked_count("count", number("count", limit)?, 1)?;
     let mut options = Options::read(TAKES, words)?;
@@ -84,16 +90,16 @@ fn config(text: &str) -> Result<BulkheadConfig, SyntaxError> {
     let wait = options.take("wait").map(span).transpose()?;
     options.refuse_the_rest()?;
     if queue > BULKHEAD_QUEUE_MAX {
-        let problem = format!("queue={queue} is above the most, {BULKHEAD_QUEUE_MAX}");
-        return Err(SyntaxError::new(problem, "let fewer wait"));
+        let problem = format!("queue={queue} is above the maximum, {BULKHEAD_QUEUE_MAX}");
+        return Err(SyntaxError::new(problem, "use a smaller queue"));
     }
     if queue == 0 && wait.is_some() {
-        let problem = "wait= is for those in the queue, and there is none";
+        let problem = "wait= has no effect without a queue";
         return Err(SyntaxError::new(problem, "add queue=, such as queue=5"));
     }
     if let Some(wait) = wait.filter(|wait| *wait == Span::ZERO || *wait > PERIOD_MAX) {
         let problem = format!("wait={wait} is not from 1us to 3650d");
-        return Err(SyntaxError::new(problem, "cancel queue= out if nobody is to wait"));
+        return Err(SyntaxError::new(problem, "omit queue= to deny without waiting"));
     }
     Ok(BulkheadConfig { limit, queue, wait: wait.unwrap_or(BULKHEAD_WAIT_DEFAULT) })
 }

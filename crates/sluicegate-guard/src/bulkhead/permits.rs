@@ -1,16 +1,19 @@
-//! The permits of a bulkhead in one word: how many are taken, how many there are, and whether somebody waits for one.
+//! The permits of a bulkhead in one atomic word: permits in use, the limit, and whether there are
+//! waiters.
 //!
 //! ```text
-//! bits 61..64   how many were given back, the last three bits of it
-//! bit 60        somebody waits: whoever gives a permit back has to look at the queue, and nobody takes one past it
+//! bits 61..64   permits released, modulo 8
+//! bit 60        there are waiters: a release must look at the queue, and no call may overtake it
 //! bits 30..60   the limit
-//! bits 0..30    taken
+//! bits 0..30    permits in use
 //! ```
 //!
-//! All of it is read and written together, so that taking a permit is one compare-and-swap, giving it back one addition, and no
-//! order of them admits one too many. The bit is only changed under the lock of the queue.
+//! Since the whole word is read and written together, taking a permit is one compare-and-swap,
+//! releasing it one addition, and no interleaving grants one too many. The waiters bit changes only
+//! under the queue's lock.
 //!
-//! Those given back are counted here as a second word would cost every call a fifth more; each eighth pays for all of them.
+//! Releases are counted here because a second counter would cost every call a fifth more; every
+//! eighth release updates the full count.
 
 use sluicegate::internal::sync::{AtomicU64, Ordering};
 use sluicegate_core::bounds::COUNT_MAX;
@@ -20,22 +23,23 @@ const IN_USE_MASK: u64 = (1 << LIMIT_SHIFT) - 1;
 const LIMIT_SHIFT: u32 = 30;
 const HAS_WAITERS: u64 = 1 << 60;
 const RELEASED_SHIFT: u32 = 61;
-/// So many are given back until those bits begin anew.
+/// Releases until the three bits wrap around.
 const RELEASED_ROUND: u64 = 1 << (u64::BITS - RELEASED_SHIFT);
 
-// The limit has room, and so has what is taken: never more than the limit at that moment.
+// Both 30-bit fields are large enough: permits in use never exceed the limit at the time of the
+// grant.
 const _: () = assert!((COUNT_MAX as u64) <= IN_USE_MASK);
 
 /// The permits of one bulkhead.
 pub(super) struct Permits {
     word: AtomicU64,
-    /// How many were given back in the rounds before.
+    /// Releases in completed rounds.
     released: Count,
-    /// The most that anybody was told was given: it never becomes less.
+    /// The highest total reported, so that it never decreases.
     results: Count,
 }
 
-/// What there is to see of permits.
+/// A snapshot of the word.
 pub(super) struct Usage {
     pub(super) in_use: u32,
     pub(super) limit: u32,
@@ -47,24 +51,25 @@ impl Permits {
         Permits { word, released: Count::new(0), results: Count::new(0) }
     }
 
-    /// Takes a permit if one is free and nobody waits for it: the way of most calls.
+    /// Takes a permit if one is free and there is no waiter: the fast path.
     #[inline]
     pub(super) fn try_take(&self) -> bool {
         self.take_unless(|word| word & HAS_WAITERS != 0)
     }
 
-    /// Takes a permit if one is free, for the first of those who wait. Under the lock of the queue.
+    /// Takes a permit for the first waiter, if one is free. Under the queue's lock.
     pub(super) fn try_take_for_waiter(&self) -> bool {
         self.take_unless(|_| false)
     }
 
-    /// Takes a permit; or, if none is free, says from that very moment on that somebody waits. Under the lock of the queue.
+    /// Takes a permit or, if none is free, sets the waiters bit in the same operation. Under the
+    /// queue's lock.
     pub(super) fn take_or_mark_waiting(&self) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let is_free = has_free(word);
             let next = if is_free { word + 1 } else { word | HAS_WAITERS };
-            // Acquire: whoever gave the permit back has written before what the next one may read.
+            // Acquire: the next holder sees what the previous one wrote before its release.
             match self.word.compare_exchange_weak(word, next, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return is_free,
                 Err(other) => word = other,
@@ -72,11 +77,11 @@ impl Permits {
         }
     }
 
-    /// Gives a permit back. Whether somebody waits for it.
+    /// Releases a permit. Returns `true` if there are waiters.
     #[inline]
     pub(super) fn release(&self) -> bool {
-        // One less taken, never below zero: there is one of these for each permit that was taken. One more ended, which leaves the word at
-        // its upper end. Release: see `take_or_wait`.
+        // One fewer in use, never below zero: there is one release per grant. One more released,
+        // which wraps at the top of the word. Release: see `take_or_mark_waiting`.
         let before = self.word.fetch_add((1 << RELEASED_SHIFT) - 1, Ordering::Release);
         if before >> RELEASED_SHIFT == RELEASED_ROUND - 1 {
             self.released.fetch_add(RELEASED_ROUND, Ordering::Relaxed);
@@ -84,27 +89,28 @@ impl Permits {
         before & HAS_WAITERS != 0
     }
 
-    /// How many were ever taken.
+    /// Returns the number of permits ever granted.
     pub(super) fn granted(&self) -> u64 {
         let word = self.word.load(Ordering::Relaxed);
         let granted = self.released.load(Ordering::Relaxed) + (word >> RELEASED_SHIFT) + (word & IN_USE_MASK);
-        // A round may have ended that is not counted yet.
+        // A completed round may not be counted yet.
         self.results.fetch_max(granted, Ordering::Relaxed).max(granted)
     }
 
-    /// Nobody waits any more. Under the lock of the queue.
+    /// Clears the waiters bit. Under the queue's lock.
     pub(super) fn clear_waiting(&self) {
         if self.word.load(Ordering::Relaxed) & HAS_WAITERS != 0 {
             self.word.fetch_and(!HAS_WAITERS, Ordering::Relaxed);
         }
     }
 
-    /// Whether somebody waits.
+    /// Returns `true` if there are waiters.
     pub(super) fn has_waiters(&self) -> bool {
         self.word.load(Ordering::Relaxed) & HAS_WAITERS != 0
     }
 
-    /// Another limit. Nobody is thrown out: if more are taken, none is free until enough have been given back.
+    /// Sets the limit. Permits in use are not revoked: if they exceed it, none is free until enough
+    /// are released.
     pub(super) fn set_limit(&self, limit: u32) {
         let limit = u64::from(limit) << LIMIT_SHIFT;
         let mut word = self.word.load(Ordering::Relaxed);
@@ -118,7 +124,7 @@ impl Permits {
         }
     }
 
-    /// How many are taken, and how many there are.
+    /// Returns the permits in use and the limit.
     pub(super) fn read(&self) -> Usage {
         let word = self.word.load(Ordering::Relaxed);
         Usage { in_use: narrow(word & IN_USE_MASK), limit: narrow(limit(word)) }
@@ -147,7 +153,7 @@ fn limit(word: u64) -> u64 {
     word >> LIMIT_SHIFT & IN_USE_MASK
 }
 
-/// Never cut: both fields have 30 bits.
+/// Never truncated: both fields have 30 bits.
 fn narrow(field: u64) -> u32 {
     u32::try_from(field).unwrap_or(u32::MAX)
 }
@@ -157,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_is_given_is_counted_and_nothing_else_of_the_word_changes() {
+    fn every_grant_is_counted_and_the_fields_stay_separate() {
         let permits = Permits::new(COUNT_MAX);
         for round in 0..100_u64 {
             assert!(permits.try_take() && permits.try_take_for_waiter());
@@ -171,7 +177,7 @@ mod tests {
         assert!(permits.take_or_mark_waiting() && !permits.take_or_mark_waiting() && !permits.try_take());
         permits.set_limit(COUNT_MAX);
         assert!(!permits.try_take() && permits.try_take_for_waiter());
-        assert!(permits.release() && permits.release(), "somebody waits");
+        assert!(permits.release() && permits.release(), "there is a waiter");
         permits.clear_waiting();
         assert!(permits.try_take() && !permits.release());
         assert_eq!((permits.granted(), permits.read().in_use), (203, 0));

@@ -1,7 +1,9 @@
-//! Those who wait for a permit of a bulkhead, under one lock that is only taken while somebody waits or is about to.
+//! The waiters of a bulkhead, under one lock that is taken only while there are waiters, or about
+//! to be one.
 //!
-//! Whoever is called holds a permit from that moment on, and is told when it looks; if it is gone by then, the permit goes to the next.
-//! Nobody is woken and nothing of a caller's is dropped under the lock: that is done when a [`Desk`] has been closed.
+//! A permit granted to a waiter is held from that moment on, and delivered when its task polls. If
+//! the task is gone by then the permit goes to the next waiter. No waker runs, and no value of a
+//! caller is dropped, under the lock: [`LockedQueue::unlock`] does both afterwards.
 
 use super::Inner;
 use crate::timeout::Deadlines;
@@ -15,22 +17,23 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-/// The numbers are ours and not a caller's, so nobody can pick them to collide.
+/// Waiter numbers are ours, not a caller's, so no one can choose them to collide.
 type ByNumber = foldhash::fast::FixedState;
 
-/// What the lock guards.
+/// The state behind the lock.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// In the order in which they are called.
+    /// In the order in which they are served.
     waiting: AppendMostlyMap<WaiterId, Waiter>,
-    /// What those have not seen yet who were called or refused.
+    /// Results that their tasks have not polled yet.
     results: HashMap<u64, WaitResult, ByNumber>,
-    /// When the patience of each ends.
+    /// The deadline of each waiter.
     deadlines: Deadlines<WaiterId>,
     next: u64,
 }
 
-/// Names somebody who waits, until that one has seen what came of it. First those of a higher priority, then who came first.
+/// Identifies a waiter until its result is delivered. Ordered by priority, then first in, first
+/// out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct WaiterId {
     priority: Priority,
@@ -38,33 +41,34 @@ pub(super) struct WaiterId {
 }
 
 struct Waiter {
-    /// `None` from when it was woken to look again until it does.
+    /// `None` after it was woken, until it polls again.
     waker: Option<Waker>,
-    patience: Interval,
+    wait: Interval,
 }
 
-/// What came of waiting, and for how long that took.
+/// The result of waiting, and its duration.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WaitResult {
-    /// A permit is held for it.
+    /// A permit is held for the waiter.
     Granted(Span),
     Denied(Denial, Span),
 }
 
-/// What came of asking.
+/// The result of enqueuing.
 pub(super) enum Enqueue {
     Acquired,
     Queued(WaiterId),
     Denied(Denial),
 }
 
-/// The queue, open.
+/// The locked queue, with the effects to run after unlocking.
 pub(super) struct LockedQueue<'a> {
     queue: MutexGuard<'a, Queue>,
     inner: &'a Arc<Inner>,
     now: Time,
     wake: Vec<Waker>,
-    /// Wakers are theirs who made them, and so is what cloning or dropping one does.
+    /// Cloning or dropping a waker runs foreign code, so a waker is dropped after the lock is
+    /// released.
     drop: Option<Waker>,
 }
 
@@ -75,14 +79,14 @@ impl Queue {
 }
 
 impl<'a> LockedQueue<'a> {
-    pub(super) fn open(inner: &'a Arc<Inner>) -> LockedQueue<'a> {
+    pub(super) fn lock(inner: &'a Arc<Inner>) -> LockedQueue<'a> {
         let queue = inner.lock();
         let now = inner.clock.now();
         LockedQueue { queue, inner, now, wake: Vec::new(), drop: None }
     }
 
-    /// Closes the queue, then wakes whom it told something and has the clock ring when the next one's patience ends.
-    pub(super) fn close(self) {
+    /// Releases the lock, sets the alarm for the next deadline, then wakes waiters.
+    pub(super) fn unlock(self) {
         let LockedQueue { mut queue, inner, wake, drop: dropped, .. } = self;
         if queue.waiting.is_empty() {
             inner.permits.clear_waiting();
@@ -94,26 +98,27 @@ impl<'a> LockedQueue<'a> {
             inner.clock.ring_at(time, alarm(weak, time));
         }
         wake_all(wake);
-        // The last, as it may panic.
+        // Last, since it may panic.
         drop(dropped);
     }
 
-    /// A permit, if one is free and nobody waits for it; else somebody more waits, or is told why not.
-    pub(super) fn join(&mut self, priority: Priority, patience: MaxWait, waker: Waker) -> Enqueue {
+    /// Takes a permit if one is free and there is no waiter; otherwise enqueues a waiter or denies
+    /// the call.
+    pub(super) fn join(&mut self, priority: Priority, max_wait: MaxWait, waker: Waker) -> Enqueue {
         self.dispatch();
-        let until = patience.deadline(self.now).unwrap_or(Time::MAX);
+        let until = max_wait.deadline(self.now).unwrap_or(Time::MAX);
         let joined = self.admit_or_enqueue(priority, until);
         let Enqueue::Queued(waiter_id) = joined else {
             self.drop = Some(waker);
             return joined;
         };
-        let patience = Interval::new(self.now, until.since(self.now));
-        self.queue.waiting.insert(waiter_id, Waiter { waker: Some(waker), patience });
+        let wait = Interval::new(self.now, until.since(self.now));
+        self.queue.waiting.insert(waiter_id, Waiter { waker: Some(waker), wait });
         self.queue.deadlines.insert(until, waiter_id.number, waiter_id);
         joined
     }
 
-    /// What comes of asking; if it is to wait, a ticket that nobody has.
+    /// Decides; if the call is to wait, with a new waiter id.
     fn admit_or_enqueue(&mut self, priority: Priority, until: Time) -> Enqueue {
         if until < self.now {
             return Enqueue::Denied(Denial::TooLong);
@@ -140,11 +145,12 @@ impl<'a> LockedQueue<'a> {
         Enqueue::Queued(WaiterId { priority, number })
     }
 
-    /// What has come of waiting, which is then seen. `None` if nothing has yet: its caller will be woken.
+    /// Returns and removes the result of a waiter. `None` if there is none yet: its task will be
+    /// woken.
     pub(super) fn poll_result(&mut self, waiter_id: WaiterId, waker: Waker) -> Option<WaitResult> {
         let mut results = self.queue.results.remove(&waiter_id.number);
         if results.is_none() && self.queue.deadlines.is_due(self.now) {
-            // Whoever looks helps itself, should the clock not have rung.
+            // A poll makes progress even if the alarm was lost.
             self.dispatch();
             results = self.queue.results.remove(&waiter_id.number);
         }
@@ -156,10 +162,10 @@ impl<'a> LockedQueue<'a> {
         results
     }
 
-    /// Somebody has lost interest. A permit that was held for it goes to the next.
+    /// Removes a waiter. A permit already granted to it goes to the next one.
     pub(super) fn cancel(&mut self, waiter_id: WaiterId) {
-        if let Some(Waiter { waker, patience }) = self.queue.waiting.remove(&waiter_id) {
-            self.queue.deadlines.remove(patience.end(), waiter_id.number);
+        if let Some(Waiter { waker, wait }) = self.queue.waiting.remove(&waiter_id) {
+            self.queue.deadlines.remove(wait.end(), waiter_id.number);
             self.drop = waker;
         } else if let Some(WaitResult::Granted(_)) = self.queue.results.remove(&waiter_id.number) {
             self.inner.permits.release();
@@ -167,7 +173,7 @@ impl<'a> LockedQueue<'a> {
         }
     }
 
-    /// The alarm for a time rings.
+    /// Handles an alarm.
     pub(super) fn ring(&mut self, at: Time) {
         self.queue.deadlines.alarm_done(at);
         if self.now < at {
@@ -176,31 +182,31 @@ impl<'a> LockedQueue<'a> {
         self.dispatch();
     }
 
-    /// The clock was set back, or has rung too early: those who would come only later have come now, so that they wait as long again
-    /// and not until the clock shows that time once more.
+    /// The clock was set back, or rang too early. Waits that would begin in the future begin now,
+    /// so that they last as long again and not until the clock shows their deadline.
     fn restart_ahead(&mut self) {
         let LockedQueue { queue, now, .. } = self;
         let Queue { waiting, deadlines, .. } = &mut **queue;
-        for (waiter_id, Waiter { patience, .. }) in waiting.iter_mut() {
-            if patience.starts_after(*now) {
-                deadlines.remove(patience.end(), waiter_id.number);
-                deadlines.insert(patience.end_as_of(*now), waiter_id.number, *waiter_id);
+        for (waiter_id, Waiter { wait, .. }) in waiting.iter_mut() {
+            if wait.starts_after(*now) {
+                deadlines.remove(wait.end(), waiter_id.number);
+                deadlines.insert(wait.end_as_of(*now), waiter_id.number, *waiter_id);
             }
         }
     }
 
-    /// Refuses those whose patience has ended, and calls the first for as long as permits are free.
+    /// Denies waiters whose deadline has passed, then grants free permits in order.
     pub(super) fn dispatch(&mut self) {
         while let Some((_, waiter_id)) = self.queue.deadlines.pop(self.now) {
             if let Some(waiter) = self.queue.waiting.remove(&waiter_id) {
-                let results = WaitResult::Denied(Denial::TooLong, self.now.since(waiter.patience.start()));
+                let results = WaitResult::Denied(Denial::TooLong, self.now.since(waiter.wait.start()));
                 self.resolve(waiter_id, waiter, results);
             }
         }
         while !self.queue.waiting.is_empty() && self.inner.permits.try_take_for_waiter() {
             let Some((waiter_id, waiter)) = self.queue.waiting.pop_first() else { return };
-            self.queue.deadlines.remove(waiter.patience.end(), waiter_id.number);
-            let results = WaitResult::Granted(self.now.since(waiter.patience.start()));
+            self.queue.deadlines.remove(waiter.wait.end(), waiter_id.number);
+            let results = WaitResult::Granted(self.now.since(waiter.wait.start()));
             self.resolve(waiter_id, waiter, results);
         }
     }
@@ -213,12 +219,12 @@ impl<'a> LockedQueue<'a> {
 
 impl AlarmHandler for Inner {
     fn ring(self: Arc<Self>, at: Time) {
-        let mut queue = LockedQueue::open(&self);
+        let mut queue = LockedQueue::lock(&self);
         queue.ring(at);
-        queue.close();
+        queue.unlock();
     }
 
-    /// Whoever waits looks again, and so sets another alarm.
+    /// Wakes all waiters, so that their polls set another alarm.
     fn lost(self: Arc<Self>, at: Time) {
         let wakers = {
             let mut queue = self.lock();

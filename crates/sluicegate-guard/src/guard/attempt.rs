@@ -1,4 +1,5 @@
-//! The three ways to make a call: in the task that awaits it, on the thread that asks for it, or on a thread of its own.
+//! The ways to make an attempt: in the task that awaits it, on the calling thread, or on a thread
+//! of its own.
 
 use crate::breaker::{Outcome, by_result};
 use crate::bulkhead::Permit;
@@ -9,44 +10,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-/// How the calls of a guard are made. It is not for others to implement.
+/// How a guard makes attempts. Sealed, and not nameable outside the crate.
 pub trait Work: Sealed {
-    /// What a call gives.
+    /// The value of a call.
     type Value;
-    /// What it fails with.
+    /// The error of a call.
     type Error;
-    /// One try.
+    /// The future of one attempt.
     type Future;
 
     #[doc(hidden)]
-    /// Whether one that ends too late has timed out though it has ended: nothing could stop it.
+    /// Whether an attempt that ended after the timeout has timed out: it could not be interrupted.
     const TIMES_OUT_LATE: bool;
     #[doc(hidden)]
-    /// Whether it has to be bounded by a bulkhead.
+    /// Whether it must be bounded by a bulkhead.
     const NEEDS_BULKHEAD: bool;
 
     #[doc(hidden)]
-    /// Begins a try. It takes the permit unless the guard is to hold it.
+    /// Starts an attempt. It takes the permit unless the guard is to hold it.
     ///
     /// # Errors
-    /// When it needs a thread and the system gives none.
+    /// If it needs a thread and the system cannot start one.
     fn start(&mut self, permit: &mut Option<Permit>) -> Result<Self::Future, NoThread>;
 
     #[doc(hidden)]
-    /// Looks whether it has ended.
+    /// Polls an attempt.
     fn poll_attempt(
         future: Pin<&mut Self::Future>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Self::Value, Self::Error>>;
 
     #[doc(hidden)]
-    /// Whether another try can be made.
+    /// Returns `true` if another attempt can be made.
     fn may_retry(&self) -> bool {
         true
     }
 }
 
-/// Keeps others from implementing [`Work`].
+/// Prevents other implementations of [`Work`].
 pub trait Sealed {}
 
 impl<F> Sealed for InTask<F> {}
@@ -54,11 +55,11 @@ impl<T> Sealed for FromAttempts<T> {}
 impl<F> Sealed for OnThisThread<F> {}
 impl<F> Sealed for InThread<F> {}
 
-/// The system gave no thread.
+/// The system could not start a thread.
 #[derive(Debug)]
 pub struct NoThread;
 
-/// In the task that awaits it.
+/// Makes attempts in the task that awaits them.
 #[derive(Clone, Debug)]
 pub struct InTask<F>(pub(super) F);
 
@@ -83,24 +84,25 @@ where
     }
 }
 
-/// Makes the tries of a call where a closure cannot: the future of a service has to have a type that can be written down. See
-/// [`Guard::attempts`](super::Guard::attempts).
+/// Makes the attempts of a call where a closure cannot: the future of a service must have a type
+/// that can be written down. See [`Guard::attempts`](super::Guard::attempts).
 pub trait Attempts {
-    /// What a call gives.
+    /// The value of a call.
     type Value;
-    /// What it fails with.
+    /// The error of a call.
     type Error;
-    /// One try.
+    /// The future of one attempt.
     type Future: Future<Output = Result<Self::Value, Self::Error>>;
 
-    /// Begins a try.
+    /// Starts an attempt.
     fn start(&mut self) -> Self::Future;
 
-    /// Whether another one could be made. It is asked after a try has failed, before the guard's retries are.
+    /// Returns `true` if another attempt could be made. Called after a failed attempt, before the
+    /// guard decides about a retry.
     fn may_retry(&self) -> bool;
 }
 
-/// In the task that awaits it, by something that has a name.
+/// Makes the attempts of an [`Attempts`] in the task that awaits them.
 #[derive(Clone, Debug)]
 pub struct FromAttempts<T>(pub(super) T);
 
@@ -128,7 +130,7 @@ impl<T: Attempts> Work for FromAttempts<T> {
     }
 }
 
-/// On the thread that asks for it.
+/// Makes attempts on the calling thread.
 #[derive(Clone, Debug)]
 pub struct OnThisThread<F>(pub(super) F);
 
@@ -152,7 +154,7 @@ where
     }
 }
 
-/// On a thread of its own, which keeps the permit until it has really ended.
+/// Makes attempts on a thread of its own, which holds the permit until the work has ended.
 #[derive(Clone, Debug)]
 pub struct InThread<F>(pub(super) F);
 
@@ -170,11 +172,11 @@ where
     const NEEDS_BULKHEAD: bool = true;
 
     fn start(&mut self, permit: &mut Option<Permit>) -> Result<Thread<T, E>, NoThread> {
-        let slot = Arc::new(Slot::default());
-        let (run, theirs) = (self.0.clone(), Arc::clone(&slot));
+        let slot = Arc::new(ResultSlot::default());
+        let (run, shared) = (self.0.clone(), Arc::clone(&slot));
         let permit = permit.take();
         let spawned = thread::Builder::new().name("sluicegate-guard".to_owned());
-        spawned.spawn(move || run_here(run, permit, &theirs)).map_err(|_| NoThread)?;
+        spawned.spawn(move || run_here(run, permit, &shared)).map_err(|_| NoThread)?;
         Ok(Thread { slot })
     }
 
@@ -182,59 +184,65 @@ where
         match future.slot.take(context.waker()) {
             None => Poll::Pending,
             Some(Ok(result)) => Poll::Ready(result),
-            // It was caught in its own thread, and goes on in the caller's.
+            // Caught in its own thread, resumed in the caller's.
             Some(Err(panic)) => resume_unwind(panic),
         }
     }
 }
 
-/// Makes the call in this thread, gives its permit back, and tells what came of it: whatever panics, somebody waits for that.
-fn run_here<T, E>(mut run: impl FnMut() -> Result<T, E>, permit: Option<Permit>, slot: &Slot<Result<T, E>>) {
+/// Makes the call on this thread, releases its permit, then delivers the result: even after a
+/// panic, since a caller waits for it.
+fn run_here<T, E>(
+    mut run: impl FnMut() -> Result<T, E>,
+    permit: Option<Permit>,
+    slot: &ResultSlot<Result<T, E>>,
+) {
     let result = catch_unwind(AssertUnwindSafe(&mut run));
     let outcome = result.as_ref().map_or(Outcome::Failure, by_result);
-    let given_back = catch_unwind(AssertUnwindSafe(move || {
-        // What the call held is gone when its permit is free. Should dropping it panic, the permit is dropped too.
+    let released = catch_unwind(AssertUnwindSafe(move || {
+        // The call's resources are gone when its permit is free. If dropping them panics, the
+        // permit is dropped too.
         let permit = permit;
         drop(run);
         if let Some(permit) = permit {
             permit.finish(outcome);
         }
     }));
-    match given_back {
+    match released {
         Ok(()) => slot.put(result),
         Err(panic) => {
             slot.put(Err(panic));
-            // Only now: dropping it may panic too.
+            // Last, since dropping it may panic too.
             drop(result);
         }
     }
 }
 
-/// What a thread is going to tell.
+/// The result of a thread, when it is ready.
 #[derive(Debug)]
 pub struct Thread<T, E> {
-    slot: Arc<Slot<Result<T, E>>>,
+    slot: Arc<ResultSlot<Result<T, E>>>,
 }
 
 #[derive(Debug)]
-struct Slot<R> {
-    state: Mutex<SlotState<R>>,
+struct ResultSlot<R> {
+    state: Mutex<ResultState<R>>,
 }
 
 #[derive(Debug)]
-struct SlotState<R> {
+struct ResultState<R> {
     result: Option<thread::Result<R>>,
     waker: Option<Waker>,
 }
 
-impl<R> Default for Slot<R> {
+impl<R> Default for ResultSlot<R> {
     fn default() -> Self {
-        Slot { state: Mutex::new(SlotState { result: None, waker: None }) }
+        ResultSlot { state: Mutex::new(ResultState { result: None, waker: None }) }
     }
 }
 
-impl<R> Slot<R> {
-    fn lock(&self) -> MutexGuard<'_, SlotState<R>> {
+impl<R> ResultSlot<R> {
+    fn lock(&self) -> MutexGuard<'_, ResultState<R>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -249,7 +257,7 @@ impl<R> Slot<R> {
         }
     }
 
-    /// The result, or who is to be woken when it is there.
+    /// Returns the result, or registers the waker.
     fn take(&self, waker: &Waker) -> Option<thread::Result<R>> {
         let waker = waker.clone();
         let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! What a guard is made of.
+//! The builder of a guard.
 
 use super::{Guard, Inner};
 use crate::breaker::{Breaker, BreakerBuilder, BreakerConfig};
@@ -15,15 +15,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many fallbacks of a guard may be under way at once unless told otherwise, as in Hystrix.
+/// Default of `max_fallbacks`, as in Hystrix.
 pub const MAX_FALLBACKS_DEFAULT: u32 = 10;
 
-/// A part of a guard: what it is made of, or one that exists already and that others may use too.
+/// A part of a guard: the builder of a new one, or an existing one that other guards may share.
 #[derive(Debug)]
 pub enum Part<P, B> {
-    /// To be built with the guard's clock and observer.
+    /// Built with the guard's clock and observer.
     Build(B),
-    /// It has its own.
+    /// Has its own clock and observer.
     Existing(P),
 }
 
@@ -76,7 +76,7 @@ parts! {
     Retries, Result<RetryConfig, LimitError>: str::parse, RetryConfig => Ok;
 }
 
-/// What a guard is made of. Made by [`Guard::builder`]; every part can be left out.
+/// Builds a guard. Created by [`Guard::builder`]; every part is optional.
 #[must_use]
 pub struct GuardBuilder {
     name: Arc<str>,
@@ -107,65 +107,68 @@ impl GuardBuilder {
         }
     }
 
-    /// A circuit breaker: `breaker 50%/10s`, or one that others use too. Each try asks it.
+    /// Adds a circuit breaker: `breaker 50%/10s`, or a shared one. It admits or denies each
+    /// attempt.
     pub fn breaker(mut self, breaker: impl Into<Part<Breaker, BreakerBuilder>>) -> GuardBuilder {
         self.breaker = Some(breaker.into());
         self
     }
 
-    /// A bulkhead: `bulkhead 10 queue=5 wait=1s`, one that finds its own limit, `aimd 20` or `gradient 20`, or one that others use too. Each try
-    /// takes a permit.
+    /// Adds a bulkhead: `bulkhead 10 queue=5 wait=1s`, an adaptive one such as `aimd 20` or
+    /// `gradient 20`, or a shared one. Each attempt takes a permit.
     pub fn bulkhead(mut self, bulkhead: impl Into<Part<Bulkhead, BulkheadBuilder>>) -> GuardBuilder {
         self.bulkhead = Some(bulkhead.into());
         self
     }
 
-    /// How long one try may take, not counting its wait for a permit.
+    /// Sets the timeout of one attempt, not counting its wait for a permit.
     pub fn timeout(mut self, timeout: Duration) -> GuardBuilder {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Further tries: `retry 2 budget=10%`, or [`Retries`] whose budget others share.
+    /// Adds retries: `retry 2 budget=10%`, or [`Retries`] with a shared budget.
     pub fn retry(mut self, retry: impl Into<Part<Retries, Result<RetryConfig, LimitError>>>) -> GuardBuilder {
         self.retry = Some(retry.into());
         self
     }
 
-    /// How long all of a call may take: waits, tries and rests. No try begins after it, and the last one ends with it.
+    /// Sets the deadline of a whole call: waits, attempts and delays. No attempt begins after it,
+    /// and it ends the last one.
     pub fn deadline(mut self, deadline: Duration) -> GuardBuilder {
         self.deadline = Some(deadline);
         self
     }
 
-    /// How many fallbacks may be under way at once, [`MAX_FALLBACKS_DEFAULT`] unless said.
+    /// Sets how many fallbacks may run at once; the default is [`MAX_FALLBACKS_DEFAULT`].
     pub fn max_fallbacks(mut self, max_fallbacks: u32) -> GuardBuilder {
         self.max_fallbacks = max_fallbacks;
         self
     }
 
-    /// What the rests before retries are drawn from, for tests. They differ in each process unless said.
+    /// Sets the seed of the delays before retries, for tests. By default it is random per process.
     pub fn seed(mut self, seed: u64) -> GuardBuilder {
         self.seed = Some(seed);
         self
     }
 
-    /// A clock of your own. For tests: [`crate::ManualClock`].
+    /// Uses this clock instead of the system clock. For tests: [`crate::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> GuardBuilder {
         self.clock = AnyClock::Other(Arc::new(clock));
         self
     }
 
-    /// Is told what goes wrong with calls and what comes of it, and what happens to the parts that are made from a text.
+    /// Notifies this observer of failures, denials, retries and fallbacks, and of the events of
+    /// parts built from a text.
     pub fn observer(mut self, observer: impl Observer + 'static) -> GuardBuilder {
         self.observer = Some(Arc::new(observer));
         self
     }
 
-    /// The guard.
+    /// Builds the guard.
     ///
     /// # Errors
-    /// When a text is not what it should be, or a number is out of bounds.
+    /// If a text is not valid, or a number is out of bounds.
     pub fn build(self) -> Result<Guard, BuildError> {
         let GuardBuilder { name, clock, observer, .. } = self;
         let breaker = self.breaker.map(|part| {
@@ -196,17 +199,17 @@ impl GuardBuilder {
     }
 }
 
-/// The permits for fallbacks.
-fn fallbacks(most: u32) -> Result<Bulkhead, BuildError> {
-    within("max_fallbacks", wide(most), 1, wide(COUNT_MAX))?;
-    Bulkhead::new(&format!("bulkhead {most}"))
+/// Returns the permits for fallbacks.
+fn fallbacks(max_fallbacks: u32) -> Result<Bulkhead, BuildError> {
+    within("max_fallbacks", wide(max_fallbacks), 1, wide(COUNT_MAX))?;
+    Bulkhead::new(BulkheadConfig::without_queue(max_fallbacks))
 }
 
 fn wide(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
-/// From a microsecond to ten years.
+/// Checks that a duration is from a microsecond to ten years.
 fn checked(name: &'static str, duration: Option<Duration>) -> Result<Option<Span>, BuildError> {
     let Some(span) = duration.map(Span::from) else { return Ok(None) };
     if span == Span::ZERO || span > PERIOD_MAX {

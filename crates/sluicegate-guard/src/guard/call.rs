@@ -1,15 +1,17 @@
 //! A call through a guard, step by step.
 //!
 //! ```text
-//! New ──▶ breaker: no ──▶ refused
-//!     ──▶ Entering: the bulkhead ──▶ no, or too late ──▶ refused, and a failure for the breaker
-//!     ──▶ Running: the call, until its time is up ──▶ the breaker and the bulkhead are told how it went
-//!     ──▶ failed or too late, and retries, budget and deadline allow it ──▶ Resting ──▶ as New
+//! New ──▶ denied by the breaker
+//!     ──▶ Acquiring a permit ──▶ denied by the bulkhead or the deadline: a failure for the breaker
+//!     ──▶ Running, until the timeout ──▶ the outcome is reported to the breaker and the bulkhead
+//!     ──▶ failed or timed out, and retries, budget and deadline allow it ──▶ BackingOff ──▶ as New
 //! ```
 //!
-//! A further try that is refused ends the call with what came of the try before it: whoever asks is to know that it was made.
+//! A denied retry ends the call with the result of the previous attempt: the caller must know that
+//! one was made.
 //!
-//! Whatever step it is dropped in, what it holds is given back by what holds it: the admitted call, the permit, the countdown.
+//! A call that is dropped in any step releases what it holds: the admitted call, the permit and the
+//! timer do so themselves.
 
 use super::attempt::{Attempts, FromAttempts, NoThread, Work};
 use super::error::{Failure, GuardDenial};
@@ -33,24 +35,25 @@ use std::task::{Context, Poll, ready};
 use std::thread;
 
 pin_project! {
-    /// A call through a guard. Made by [`Guard::call`](super::Guard::call) and its likes.
+    /// A call through a guard. Created by [`Guard::call`](super::Guard::call) and its variants.
     ///
-    /// It is a future for any runtime: nothing happens until it is polled. Dropping it gives back whatever it holds, and drops the call.
+    /// It is a future for any runtime and does nothing until it is polled. Dropping it drops the
+    /// call and releases what it holds.
     #[must_use = "nothing is called until this is awaited, or by `.blocking()`"]
     #[project = CallNow]
     pub struct Call<W: Work, J> {
         guard: Arc<Inner>,
         work: W,
         classify: J,
-        // Attempts that were begun.
-        tries: u32,
-        // Whether it may be tried again, if the guard does.
+        // Attempts started.
+        attempts: u32,
+        // Whether the call may be retried, if the guard has retries.
         may_retry: bool,
-        // How long all of it may take.
+        // The deadline of the whole call.
         deadline: Option<Interval>,
-        // What came of the last try, while there may be another.
-        last: Option<Answer<W>>,
-        // Whether the last try that ended was a failure.
+        // The result of the last attempt, while there may be another.
+        last: Option<CallResult<W>>,
+        // Whether the last attempt failed.
         has_failed: bool,
         #[pin]
         step: Step<W::Future>,
@@ -61,8 +64,9 @@ pin_project! {
     #[project = StepNow]
     enum Step<F> {
         New,
-        Entering { admitted: Option<Admitted<'static>>, enter: AcquirePermit },
-        // In this order: what the call holds is gone when its permit is free, and its breaker has been told last.
+        Acquiring { admitted: Option<Admitted<'static>>, acquire: AcquirePermit },
+        // Dropped in this order: the call's resources are gone when its permit is free, and the
+        // breaker is notified last.
         Running { #[pin] work: F, timer: Option<Timer>, permit: Option<Permit>, admitted: Option<Admitted<'static>> },
         BackingOff { delay: Timer },
         Done,
@@ -72,19 +76,19 @@ pin_project! {
 /// The future of [`Guard::attempts`](super::Guard::attempts).
 pub type AttemptsCall<T, C> = Call<FromAttempts<T>, C>;
 
-/// What a call gives.
-type Answer<W> = Result<<W as Work>::Value, Failure<<W as Work>::Error>>;
+/// The result of a call.
+type CallResult<W> = Result<<W as Work>::Value, Failure<<W as Work>::Error>>;
 
-/// What a try holds while it is made.
+/// What an attempt holds while it runs.
 type Held = (Option<Admitted<'static>>, Option<Permit>);
 
-/// What is seen of a try that is under way.
+/// The result of polling an attempt.
 type Polled<W> = thread::Result<Poll<Result<<W as Work>::Value, <W as Work>::Error>>>;
 
-/// How a try ended.
+/// How an attempt ended.
 enum End<T, E> {
     Result(Outcome, Result<T, E>),
-    /// Whether it was done nevertheless: it ended with an `Ok` that nobody could stop.
+    /// `completed`: it ended with an `Ok` nevertheless, since it could not be interrupted.
     TimedOut {
         completed: bool,
     },
@@ -93,10 +97,10 @@ enum End<T, E> {
 impl<W: Work, J> Call<W, J> {
     pub(super) fn new(guard: Arc<Inner>, work: W, classify: J) -> Call<W, J> {
         let (deadline, last, step) = (None, None, Step::New);
-        Call { guard, work, classify, tries: 0, may_retry: true, deadline, last, has_failed: false, step }
+        Call { guard, work, classify, attempts: 0, may_retry: true, deadline, last, has_failed: false, step }
     }
 
-    /// Says how a call ended by its result, where an `Err` is not always a failure, or an `Ok` not always a success.
+    /// Sets the classifier, for an `Err` that is not a failure or an `Ok` that is one.
     ///
     /// ```
     /// use sluicegate_guard::{Guard, Outcome, guard::Failure};
@@ -110,7 +114,7 @@ impl<W: Work, J> Call<W, J> {
     ///     .call(|| async { Err::<(), _>(Declined::NoFunds) })
     ///     .classify(|result| match result {
     ///         Ok(()) => Outcome::Success,
-    ///         Err(Declined::NoFunds) => Outcome::Ignored, // the bank is well, and no retry helps
+    ///         Err(Declined::NoFunds) => Outcome::Ignored, // no retry helps
     ///         Err(Declined::Unreachable) => Outcome::Failure,
     ///     })
     ///     .await;
@@ -126,18 +130,20 @@ impl<W: Work, J> Call<W, J> {
         Call { may_retry, ..Call::new(guard, work, classify) }
     }
 
-    /// Whether this call may be tried again, as far as the guard's retries allow: not if it does harm when it is made twice. It may
-    /// unless said.
+    /// Sets whether this call may be retried, as far as the guard's retries allow. Use `false` for
+    /// a call that must not be made twice. The default is `true`.
     pub fn may_retry(mut self, may_retry: bool) -> Call<W, J> {
         self.may_retry = may_retry;
         self
     }
 
-    /// What to give instead when all tries have failed, timed out or were refused. An `Ok` that the judge takes for a failure is one too: the
-    /// fallback is told [`Failure::BadResult`]. Errors that the judge ignores are not for it.
+    /// Sets the value to return when all attempts failed, timed out or were denied. An `Ok` that
+    /// the classifier counts as a failure is replaced too: the fallback receives
+    /// [`Failure::BadResult`]. Ignored errors are not replaced.
     ///
-    /// At most [`max_fallbacks`](super::GuardBuilder::max_fallbacks) of a guard are under way at once: when even they hang, the rest gets the
-    /// failure itself, or the answer that was one. A fallback has no timeout of its own.
+    /// At most [`max_fallbacks`](super::GuardBuilder::max_fallbacks) fallbacks of a guard run at
+    /// once; a call beyond that returns its failure, or the `Ok` that counted as one. A fallback
+    /// has no timeout of its own.
     pub fn fallback<F, B>(self, fallback: F) -> WithFallback<W, J, F, B>
     where
         F: FnOnce(Failure<W::Error>) -> B,
@@ -146,45 +152,45 @@ impl<W: Work, J> Call<W, J> {
         WithFallback::new(Arc::clone(&self.guard), self, fallback)
     }
 
-    /// Makes the call and waits for it in this thread. Not for async code: use `.await` there.
+    /// Makes the call and blocks the thread until it ends. In async code use `.await`.
     ///
     /// # Errors
-    /// When it gave nothing.
-    pub fn blocking(self) -> Answer<W>
+    /// If the call returned no value.
+    pub fn blocking(self) -> CallResult<W>
     where
         J: Classify<W::Value, W::Error>,
     {
         block_on(self)
     }
 
-    /// Whether the last try that ended was a failure. When the call has given an `Ok`: whether the judge takes that for one, so that a
-    /// fallback is for it.
+    /// Returns `true` if the last attempt failed. After an `Ok`: if the classifier counts it as a
+    /// failure, so that a fallback applies.
     pub fn has_failed(&self) -> bool {
         self.has_failed
     }
 }
 
 impl<T: Attempts, J> Call<FromAttempts<T>, J> {
-    /// Who makes the tries, to look at what is left when the call is over.
+    /// Returns the value that makes the attempts, to inspect it after the call.
     pub fn attempts(self: Pin<&mut Self>) -> &mut T {
         &mut self.project().work.0
     }
 }
 
 impl<W: Work, J: Classify<W::Value, W::Error>> Future for Call<W, J> {
-    type Output = Answer<W>;
+    type Output = CallResult<W>;
 
     /// # Panics
-    /// When the call does, or when it is polled again after it was ready.
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer<W>> {
+    /// If the call panics, or it is polled after it was ready.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<CallResult<W>> {
         let mut call = self.project();
         loop {
             let answer = match call.step.as_mut().project() {
-                StepNow::New => call.first(),
-                StepNow::Entering { admitted, enter } => {
-                    let entry = ready!(Pin::new(enter).poll(context));
+                StepNow::New => call.begin_call(),
+                StepNow::Acquiring { admitted, acquire } => {
+                    let grant = ready!(Pin::new(acquire).poll(context));
                     let admitted = admitted.take();
-                    call.entered(admitted, entry)
+                    call.permit_ready(admitted, grant)
                 }
                 StepNow::Running { work, timer, permit, admitted } => {
                     let polled = catch_unwind(AssertUnwindSafe(|| W::poll_attempt(work, context)));
@@ -203,9 +209,9 @@ impl<W: Work, J: Classify<W::Value, W::Error>> Future for Call<W, J> {
                 }
                 StepNow::BackingOff { delay } => {
                     ready!(Pin::new(delay).poll(context));
-                    call.again()
+                    call.retry()
                 }
-                StepNow::Done => panic!("a call was polled again after it was ready"),
+                StepNow::Done => panic!("`Call` polled after completion"),
             };
             if let Some(answer) = answer {
                 return Poll::Ready(answer);
@@ -214,9 +220,9 @@ impl<W: Work, J: Classify<W::Value, W::Error>> Future for Call<W, J> {
     }
 }
 
-/// What becomes of a call in each of its steps: the next step, or what it gives.
+/// The transitions of a call: each returns the result, or `None` after setting the next step.
 impl<W: Work, J: Classify<W::Value, W::Error>> CallNow<'_, W, J> {
-    fn first(&mut self) -> Option<Answer<W>> {
+    fn begin_call(&mut self) -> Option<CallResult<W>> {
         self.guard.counts.call();
         *self.deadline = self.guard.deadline.map(|deadline| Interval::new(self.guard.now(), deadline));
         self.step.set(Step::Done);
@@ -224,57 +230,62 @@ impl<W: Work, J: Classify<W::Value, W::Error>> CallNow<'_, W, J> {
             return self.denied_or_pending(Err(GuardDenial::NoBulkhead));
         }
         let remaining = self.remaining();
-        let begun = self.begin(remaining);
-        self.denied_or_pending(begun)
+        let started = self.begin(remaining);
+        self.denied_or_pending(started)
     }
 
-    /// It has rested.
-    fn again(&mut self) -> Option<Answer<W>> {
+    /// The delay before a retry has elapsed.
+    fn retry(&mut self) -> Option<CallResult<W>> {
         self.step.set(Step::Done);
         let remaining = self.remaining();
-        let begun = if remaining == Some(Span::ZERO) {
-            // The machine slept, or the clock was set.
+        let started = if remaining == Some(Span::ZERO) {
+            // The machine was suspended, or the clock was set.
             Err(GuardDenial::Deadline)
         } else {
             self.begin(remaining)
         };
-        self.denied_or_pending(begun)
+        self.denied_or_pending(started)
     }
 
-    /// The bulkhead has answered.
-    fn entered(&mut self, mut admitted: Option<Admitted<'static>>, entry: PermitGrant) -> Option<Answer<W>> {
+    /// The bulkhead granted or denied a permit.
+    fn permit_ready(
+        &mut self,
+        mut admitted: Option<Admitted<'static>>,
+        grant: PermitGrant,
+    ) -> Option<CallResult<W>> {
         self.step.set(Step::Done);
         let remaining = self.remaining();
         let past_deadline = remaining == Some(Span::ZERO);
-        let begun = match entry.into_result() {
+        let started = match grant.into_result() {
             Ok(permit) if !past_deadline => {
-                // Our own queue says nothing about how fast the other side is.
+                // Time in our own queue says nothing about the dependency's speed.
                 if let Some(admitted) = &mut admitted {
                     admitted.restart_timer();
                 }
                 self.run(remaining, (admitted, Some(permit)))
             }
             denial => {
-                // A call too many is a failure, as it is for Hystrix; and a probe that could not be made has failed, so
-                // that the breaker opens again instead of waiting for it. But a limit that adapts sheds calls so that those it lets
-                // in do well: that says nothing against what is called.
+                // A call denied by the bulkhead is a failure, as in Hystrix; and a probe that could
+                // not be made has failed, so that the breaker opens again instead of waiting for
+                // it. But an adaptive limit sheds calls so that the others succeed: that says
+                // nothing against the dependency.
                 let sheds = self.guard.bulkhead.as_ref().is_some_and(Bulkhead::is_adaptive);
                 finish((admitted, None), if sheds { Outcome::Ignored } else { Outcome::Failure });
                 Err(match denial {
                     Err(denial) if !past_deadline || denial != Denial::TooLong => {
                         GuardDenial::Bulkhead(denial)
                     }
-                    // The permit came too late, or the wait for it was cut short.
+                    // The permit came too late, or the deadline cut the wait short.
                     _ => GuardDenial::Deadline,
                 })
             }
         };
-        self.denied_or_pending(begun)
+        self.denied_or_pending(started)
     }
 
-    /// A try has ended, or its time is up.
-    fn ended(&mut self, held: Held, polled: Polled<W>, has_elapsed: bool) -> Option<Answer<W>> {
-        // The call is dropped first: what it holds is gone when its permit is free.
+    /// An attempt has ended or timed out.
+    fn ended(&mut self, held: Held, polled: Polled<W>, has_elapsed: bool) -> Option<CallResult<W>> {
+        // The attempt is dropped first: its resources are gone when its permit is free.
         self.step.set(Step::Done);
         let end = match polled {
             Ok(Poll::Ready(result)) if !has_elapsed => End::Result(self.classify.classify(&result), result),
@@ -294,24 +305,24 @@ impl<W: Work, J: Classify<W::Value, W::Error>> CallNow<'_, W, J> {
         if *self.has_failed {
             let past_deadline = matches!(end, End::TimedOut { .. });
             self.guard.emit(if past_deadline { GuardEvent::TimedOut } else { GuardEvent::Failed });
-            // What is done is not done again, however late it was: the card has been charged.
+            // A completed call is not made again, however late it was: the card has been charged.
             let completed = matches!(end, End::TimedOut { completed: true });
             let may_retry = !completed && *self.may_retry && self.work.may_retry();
             if let Some(delay) = may_retry.then(|| self.backoff()).flatten() {
-                *self.last = Some(answer(end));
+                *self.last = Some(result_of(end));
                 self.step.set(Step::BackingOff { delay });
                 return None;
             }
         }
-        Some(answer(end))
+        Some(result_of(end))
     }
 
-    /// What it gives if the next try is refused.
-    fn denied_or_pending(&mut self, begun: Result<(), GuardDenial>) -> Option<Answer<W>> {
-        begun.err().map(|denial| self.guard.deny(denial, self.last))
+    /// Returns the result if the attempt was denied.
+    fn denied_or_pending(&mut self, started: Result<(), GuardDenial>) -> Option<CallResult<W>> {
+        started.err().map(|denial| self.guard.deny(denial, self.last))
     }
 
-    /// How much of the deadline is left.
+    /// Returns the time left until the deadline.
     fn remaining(&mut self) -> Option<Span> {
         let deadline = self.deadline.as_mut()?;
         let now = self.guard.now();
@@ -326,27 +337,28 @@ impl<W: Work, J: Classify<W::Value, W::Error>> CallNow<'_, W, J> {
             Some(Admission::Denied(denied)) => return Err(GuardDenial::Breaker(denied)),
         };
         let Some(bulkhead) = &self.guard.bulkhead else { return self.run(remaining, (admitted, None)) };
-        let enter = match remaining {
+        let acquire = match remaining {
             None => bulkhead.acquire(),
             Some(remaining) => bulkhead.acquire_within(bulkhead.config().wait().min(remaining).into()),
         };
-        self.step.set(Step::Entering { admitted, enter });
+        self.step.set(Step::Acquiring { admitted, acquire });
         Ok(())
     }
 
-    /// Begins a try. If making it panics, the admitted call has failed and the permit is free.
+    /// Starts an attempt. If that panics, the admitted call fails and the permit is released.
     fn run(&mut self, remaining: Option<Span>, (admitted, mut permit): Held) -> Result<(), GuardDenial> {
-        // There may be no thread, and then it is not made; all else is made from here on, and may look at the counts.
+        // Without a thread no attempt is made. Any other attempt is made from here on, and may read
+        // the counters.
         if !W::NEEDS_BULKHEAD {
             self.count_attempt();
         }
         let most = self.guard.timeout.into_iter().chain(remaining).min();
         let timer = most.map(|most| self.guard.timers.start(most));
-        let started = catch_unwind(AssertUnwindSafe(|| self.work.start(&mut permit)));
-        if W::NEEDS_BULKHEAD && !matches!(started, Ok(Err(NoThread))) {
+        let attempt = catch_unwind(AssertUnwindSafe(|| self.work.start(&mut permit)));
+        if W::NEEDS_BULKHEAD && !matches!(attempt, Ok(Err(NoThread))) {
             self.count_attempt();
         }
-        match started {
+        match attempt {
             Ok(Ok(work)) => {
                 self.step.set(Step::Running { work, timer, permit, admitted });
                 Ok(())
@@ -363,22 +375,23 @@ impl<W: Work, J: Classify<W::Value, W::Error>> CallNow<'_, W, J> {
         }
     }
 
-    /// One more try is made.
+    /// Counts an attempt.
     fn count_attempt(&mut self) {
         self.guard.counts.allowed();
-        if let Some(retries) = self.guard.retry.as_ref().filter(|_| *self.tries == 0) {
+        if let Some(retries) = self.guard.retry.as_ref().filter(|_| *self.attempts == 0) {
             retries.call(self.guard.now());
         }
-        *self.tries = self.tries.saturating_add(1);
-        // It is not kept beside the next one: it may hold a connection that this one needs.
+        *self.attempts = self.attempts.saturating_add(1);
+        // Not kept during the next attempt: it may hold a connection that this one needs.
         *self.last = None;
     }
 
-    /// The rest before the next try, if there is to be one.
+    /// Starts the delay before the next attempt, if there is to be one.
     fn backoff(&mut self) -> Option<Timer> {
-        let nth = *self.tries;
+        let nth = *self.attempts;
         let delay = self.guard.retry.as_ref()?.delay(nth)?;
-        // It would not begin in time, or be refused: then the failure that there is says more.
+        // A retry that would begin too late or be denied is not worth waiting for: the present
+        // failure says more.
         if self.remaining().is_some_and(|remaining| delay >= remaining)
             || self.guard.breaker.as_ref().is_some_and(|breaker| breaker.peek().is_some())
         {
@@ -393,7 +406,7 @@ impl<W: Work, J: Classify<W::Value, W::Error>> CallNow<'_, W, J> {
     }
 }
 
-/// Tells the breaker and the bulkhead how it went.
+/// Reports the outcome to the breaker and the bulkhead.
 fn finish((admitted, permit): Held, outcome: Outcome) {
     if let Some(permit) = permit {
         permit.finish(outcome);
@@ -403,7 +416,7 @@ fn finish((admitted, permit): Held, outcome: Outcome) {
     }
 }
 
-fn answer<T, E>(end: End<T, E>) -> Result<T, Failure<E>> {
+fn result_of<T, E>(end: End<T, E>) -> Result<T, Failure<E>> {
     match end {
         End::TimedOut { .. } => Err(Failure::TimedOut),
         End::Result(_, Ok(value)) => Ok(value),
@@ -416,7 +429,7 @@ impl<W: Work, J> fmt::Debug for Call<W, J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("guard", &self.guard.name)
-            .field("tries", &self.tries)
+            .field("attempts", &self.attempts)
             .finish_non_exhaustive()
     }
 }
@@ -427,7 +440,7 @@ mod tests {
     use crate::guard::attempt::Sealed;
     use crate::guard::{ByResult, Guard};
 
-    /// A system without threads.
+    /// A system that cannot start threads.
     struct NoThreads;
 
     impl Sealed for NoThreads {}
@@ -458,9 +471,6 @@ mod tests {
         let stats = guard.stats();
         assert_eq!((stats.calls, stats.allowed, stats.denied, stats.retried), (1, 0, 1, 0));
         assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
-        assert!(
-            guard.breaker().unwrap().try_acquire().allowed(),
-            "it says nothing about what was to be called"
-        );
+        assert!(guard.breaker().unwrap().try_acquire().allowed(), "it says nothing about the dependency");
     }
 }

@@ -1,4 +1,4 @@
-//! Why a call through a guard gave nothing.
+//! The errors of a call through a guard.
 
 use crate::breaker::Denied;
 use crate::timeout::TimedOut;
@@ -6,42 +6,45 @@ use sluicegate::wait::Denial;
 use std::error::Error;
 use std::fmt;
 
-/// Why a call gave nothing.
+/// Why a call returned no value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Failure<E> {
-    /// It was made, and failed: this is its last error. (A further try that is refused does not change that.)
+    /// The call was made and failed; this is its last error. (A retry that is denied does not
+    /// change it.)
     Failed(E),
-    /// It was made, and gave an error that says nothing about what was called: the judge does not take it for a failure. Neither
-    /// retry nor fallback is for this one.
+    /// The call was made and returned an error that the classifier ignores, since it says nothing
+    /// about the dependency. It is neither retried nor replaced by a fallback.
     Ignored(E),
-    /// It took longer than the guard's `timeout` or `deadline`. (A call that blocks its thread was made nevertheless, to its end.)
+    /// The call exceeded the guard's `timeout` or `deadline`. (A call on a blocked thread ran to
+    /// its end nevertheless.)
     TimedOut,
-    /// It was not made, not even once: nothing has happened that making it could do.
+    /// The call was denied: it was not made, not even once.
     Denied(GuardDenial),
-    /// It was made, and gave an answer that the judge takes for a failure. Only a [`fallback`](super::Call::fallback) is told so: without one
-    /// the answer itself is passed on.
+    /// The call returned an `Ok` that the classifier counts as a failure. Only a
+    /// [`fallback`](super::Call::fallback) receives this; without one the call returns that `Ok`.
     BadResult,
 }
 
-/// Why a call, or a further try of it, was not made.
+/// Why an attempt was denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum GuardDenial {
-    /// The breaker is open.
+    /// The breaker denied it.
     Breaker(Denied),
-    /// The bulkhead is full.
+    /// The bulkhead denied it.
     Bulkhead(Denial),
-    /// There was no permit of the bulkhead before the guard's `deadline`, or the time for a further try had passed.
+    /// No permit of the bulkhead was free before the guard's `deadline`, or it had passed when a
+    /// retry was due.
     Deadline,
-    /// `call_in_thread` without a bulkhead: nothing would bound its threads.
+    /// `call_in_thread` without a bulkhead: its threads would be unbounded.
     NoBulkhead,
-    /// The system gave no thread for `call_in_thread`.
+    /// The system could not start a thread for `call_in_thread`.
     NoThread,
 }
 
 impl<E> Failure<E> {
-    /// The call's own error, if it gave one.
+    /// Returns the call's own error, if there is one.
     pub fn into_error(self) -> Option<E> {
         match self {
             Failure::Failed(error) | Failure::Ignored(error) => Some(error),
@@ -49,7 +52,7 @@ impl<E> Failure<E> {
         }
     }
 
-    /// Whether it was never made.
+    /// Returns `true` if the call was denied and never made.
     pub fn is_denied(&self) -> bool {
         matches!(self, Failure::Denied(_))
     }
@@ -61,9 +64,7 @@ impl<E: fmt::Display> fmt::Display for Failure<E> {
             Failure::Failed(error) | Failure::Ignored(error) => error.fmt(f),
             Failure::TimedOut => TimedOut.fmt(f),
             Failure::Denied(denial) => denial.fmt(f),
-            Failure::BadResult => {
-                f.write_str("the call gave an answer that counts as a failure; try again later")
-            }
+            Failure::BadResult => f.write_str("the result of the call counts as a failure; retry later"),
         }
     }
 }
@@ -73,19 +74,19 @@ impl fmt::Display for GuardDenial {
         f.write_str(match self {
             GuardDenial::Breaker(denied) => return denied.fmt(f),
             GuardDenial::Bulkhead(Denial::TooLong) => {
-                "the bulkhead is full and no permit came in time; try again later, or raise wait="
+                "the bulkhead is full and no permit was free in time; retry later, or raise wait="
             }
             GuardDenial::Bulkhead(_) => {
-                "the bulkhead is full and nobody else may wait; try again later, or raise its limit or queue="
+                "the bulkhead and its queue are full; retry later, or raise its limit or queue="
             }
             GuardDenial::Deadline => {
-                "the deadline came before a permit of the bulkhead; try again later, or allow it more time"
+                "the deadline passed before a permit was free; retry later, or raise the deadline"
             }
             GuardDenial::NoBulkhead => {
                 "call_in_thread needs a bulkhead to bound its threads; add .bulkhead(..)"
             }
             GuardDenial::NoThread => {
-                "the system gives no further thread; try again later, or lower the bulkhead's limit"
+                "the system could not start a thread; retry later, or lower the bulkhead's limit"
             }
         })
     }
@@ -94,7 +95,7 @@ impl fmt::Display for GuardDenial {
 impl<E: Error + 'static> Error for Failure<E> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // It prints as that error, so what is behind it is what was behind that.
+            // It prints as the inner error, so its source is that error's source.
             Failure::Failed(error) | Failure::Ignored(error) => error.source(),
             Failure::TimedOut | Failure::Denied(_) | Failure::BadResult => None,
         }

@@ -1,4 +1,4 @@
-//! What is given instead of a call that gave nothing.
+//! Calls with a fallback.
 
 use super::attempt::Work;
 use super::call::Call;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// A call through a guard with a fallback. Made by [`Call::fallback`].
+    /// A call through a guard with a fallback. Created by [`Call::fallback`].
     #[must_use = "nothing is called until this is awaited, or by `.blocking()`"]
     pub struct WithFallback<W: Work, J, F, B> {
         guard: Arc<Inner>,
@@ -28,7 +28,7 @@ pin_project! {
     #[project = StepNow]
     enum Step<W: Work, J, B> {
         Calling { #[pin] call: Call<W, J> },
-        // In this order: what the fallback holds is gone when its permit is free.
+        // Dropped in this order: the fallback's resources are gone when its permit is free.
         FallingBack { #[pin] future: B, permit: Permit },
         Done,
     }
@@ -44,10 +44,10 @@ where
         WithFallback { guard, fallback: Some(fallback), step: Step::Calling { call } }
     }
 
-    /// Makes the call and waits for it in this thread. Not for async code: use `.await` there.
+    /// Makes the call and blocks the thread until it ends. In async code use `.await`.
     ///
     /// # Errors
-    /// When it gave nothing, and the fallback was not used.
+    /// If the call returned no value, and the fallback was not used.
     pub fn blocking(self) -> Result<W::Value, Failure<W::Error>>
     where
         J: Classify<W::Value, W::Error>,
@@ -66,7 +66,7 @@ where
     type Output = Result<W::Value, Failure<W::Error>>;
 
     /// # Panics
-    /// When the call or the fallback does, or when it is polled again after it was ready.
+    /// If the call or the fallback panics, or it is polled after it was ready.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         loop {
@@ -82,7 +82,8 @@ where
                         return Poll::Ready(answer);
                     };
                     let Some(permit) = this.guard.try_fallback() else { return Poll::Ready(answer) };
-                    // A bad answer is gone by then: it may hold a connection that the fallback needs.
+                    // A bad result is dropped first: it may hold a connection that the fallback
+                    // needs.
                     let future = fallback(answer.err().unwrap_or(Failure::BadResult));
                     this.step.set(Step::FallingBack { future, permit });
                 }
@@ -91,7 +92,7 @@ where
                     this.step.set(Step::Done);
                     return Poll::Ready(Ok(value));
                 }
-                StepNow::Done => panic!("a call was polled again after it was ready"),
+                StepNow::Done => panic!("`WithFallback` polled after completion"),
             }
         }
     }

@@ -1,60 +1,60 @@
-//! What a guard has done, and what it tells of it.
+//! Statistics and events of a guard.
 
 use super::error::GuardDenial;
 use sluicegate_core::Span;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What happened to a call through a guard.
+/// An event of a call through a guard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum GuardEvent {
-    /// A try was not made.
+    /// An attempt was denied.
     Denied(GuardDenial),
-    /// A try failed: the judge said so, or it panicked.
+    /// An attempt failed, by its classifier or a panic.
     Failed,
-    /// A try took too long.
+    /// An attempt timed out.
     TimedOut,
-    /// It is going to be tried again.
+    /// The call will be retried.
     #[non_exhaustive]
     Retried {
         /// The first retry is 1.
         nth: u32,
-        /// It rests for so long before.
+        /// The delay before the retry.
         delay: Span,
     },
-    /// It would have been tried again, but the budget for retries is spent.
+    /// The call would have been retried, but the retry budget is spent.
     RetryDenied,
     /// The fallback is used.
     FellBack,
-    /// The fallback would have been used, but as many are already as may be: `max_fallbacks`.
+    /// The fallback was needed, but `max_fallbacks` were running.
     FallbackDenied,
 }
 
-/// What a guard has done since it was made.
+/// Totals of a guard.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct GuardStats {
-    /// Calls that were asked for.
+    /// Calls.
     pub calls: u64,
-    /// Attempts that were made.
+    /// Attempts made.
     pub allowed: u64,
-    /// Attempts that were not made: refused by the breaker or the bulkhead, too late for the deadline, or without a thread.
+    /// Attempts denied by the breaker, the bulkhead or the deadline, or for want of a thread.
     pub denied: u64,
-    /// Attempts that failed, panics included, but not those that took too long.
+    /// Attempts that failed, including panics but not timeouts.
     pub failed: u64,
-    /// Attempts that took too long.
+    /// Attempts that timed out.
     pub timed_out: u64,
-    /// Further tries that were decided on.
+    /// Retries.
     pub retried: u64,
-    /// Further tries that the budget did not allow.
+    /// Retries denied by the budget.
     pub retries_denied: u64,
-    /// Fallbacks that were used.
+    /// Fallbacks used.
     pub fell_back: u64,
-    /// Fallbacks that were not, as too many were.
+    /// Fallbacks denied because `max_fallbacks` were running.
     pub fallbacks_denied: u64,
 }
 
-/// The same while it counts.
+/// The live counters of [`GuardStats`].
 #[derive(Default)]
 pub(super) struct Counts {
     calls: AtomicU64,

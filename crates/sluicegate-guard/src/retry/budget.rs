@@ -1,26 +1,34 @@
-//! Trying again: how often, how long after, and how much of it in all. Pure: no clock, no lock, no I/O.
+//! Retries: how many, after what delay, and within which budget. Pure: no clock, lock or I/O.
 //!
-//! In plain words: a call that failed may be tried again a few times, after a rest that doubles. But when everything fails, trying again
-//! is what keeps it failing: with two more tries each, a dependency that is down gets three times its load. So retries have a budget: of all
-//! calls of the last ten seconds a share, and a few beside, as otherwise a quiet service could never try again.
+//! A failed call may be retried a few times, after a delay that doubles. But when every call fails,
+//! retries keep the dependency failing: with two retries each, a dependency that is down gets three
+//! times its load. So retries have a budget: a share of all calls of the last ten seconds, plus a
+//! few so that a quiet service can retry too.
 //!
 //! ```text
-//! Settings   tries: further tries of one call       percent: of calls       floor: retries that are always allowed
+//! Settings   max_retries: per call     percent: of calls     floor: retries that are always
+//!            allowed
 //! State      calls and retries of each of the last 10 whole seconds of the clock
-//! Formula    with r retries and c calls in these ten seconds, one more is allowed while  (r + 1 - floor) * 100 <= percent * c
-//! Promise    of the ten whole seconds that end with the one of a retry: retries <= floor + percent of calls. (Calls of before are forgotten,
-//!            the retries they allowed are not: of other ten seconds, as those in which calls stop, this is not promised.) Where the clock
-//!            steps back, of the ten seconds that were counted last, in the order in which they were.
-//! Rest       before the n-th retry: anything from nothing to min(backoff * 2^(n-1), max-backoff), all equally likely ("full jitter"), so that
-//!            those who failed together do not come back together.
+//! Formula    with r retries and c calls in these ten seconds, another retry is allowed while
+//!            (r + 1 - floor) * 100 <= percent * c
+//! Promise    in the ten whole seconds that end with that of a retry: retries <= floor + percent of
+//!            calls. (Older calls have aged out, but the retries they allowed may not have: for
+//!            other spans of ten seconds, such as those in which calls stop, this is not promised.)
+//!            If the clock steps back, this holds for the ten seconds counted last, in the order of
+//!            counting.
+//! Delay      before the n-th retry: uniform in 0..=min(backoff * 2^(n-1), max-backoff) ("full
+//!            jitter"), so that calls that failed together are not retried together.
 //! Rounding   none: the share is compared, not computed.
-//! Clock      a step backwards: the seconds keep their order and the latest becomes the one in progress, so that what there was counts for at
-//!            most ten seconds longer. By up to a second the latest just goes on: the clocks of two threads may differ a little. After a step
-//!            forwards what is older than ten seconds is forgotten.
-//! Cost       ten additions a retry, none a call.
+//! Clock      after a step back the seconds keep their order and the latest becomes the current
+//!            one, so that counts last at most ten seconds longer. A step of up to a second is
+//!            ignored: the clocks of two threads may differ a little. After a step forward, counts
+//!            older than ten seconds have aged out.
+//! Cost       ten additions per retry, none per call.
 //!
-//! Example    10 % and a floor of 10: 200 calls a second fail, all of them. Of 2000 calls in ten seconds 210 are tried again.
-//! Reference  Finagle's RetryBudget (20 %, 10 a second, 10 s); "Handling Overload" in Google's SRE book (10 %).
+//! Example    10 % and a floor of 10: 200 calls per second, and all fail. Of 2000 calls in ten
+//!            seconds, 210 are retried.
+//! Reference  Finagle's RetryBudget (20 %, 10 per second, 10 s); "Handling Overload" in Google's
+//!            SRE book (10 %).
 //! ```
 
 #![deny(clippy::float_arithmetic, clippy::as_conversions, clippy::indexing_slicing)]
@@ -29,25 +37,26 @@ use sluicegate_core::bounds::{OutOfBounds, PERIOD_MAX, checked_number, checked_s
 use sluicegate_core::time::SECOND;
 use sluicegate_core::{Span, Time};
 
-/// The most further tries of one call. More would only be patience.
+/// Upper bound of retries per call. More would only be waiting.
 pub const RETRIES_MAX: u32 = 100;
-/// The largest share: ten retries for each call.
+/// Upper bound of the budget: ten retries per call.
 pub const PERCENT_MAX: u32 = 1_000;
-/// The largest floor.
+/// Upper bound of the floor.
 pub const FLOOR_MAX: u32 = 1_000_000;
-/// The share unless told otherwise, in percent of calls.
+/// Default budget, in percent of calls.
 pub const PERCENT_DEFAULT: u32 = 10;
-/// Retries in ten seconds that are always allowed, unless told otherwise: one a second.
+/// Default floor: retries that are always allowed in ten seconds, one per second.
 pub const FLOOR_DEFAULT: u32 = 10;
-/// The longest rest before the first retry unless told otherwise.
+/// Default of the longest delay before the first retry.
 pub const BACKOFF_DEFAULT: Span = Span::from_micros(50_000);
-/// The longest rest of all unless told otherwise.
+/// Default of the longest delay before any retry.
 pub const MAX_BACKOFF_DEFAULT: Span = Span::from_micros(SECOND);
 
-/// How many whole seconds are remembered.
+/// The number of seconds counted.
 const SECONDS: usize = 10;
 
-/// How to try again, as data and as one line of text: `retry 2 budget=10% floor=10 backoff=50ms max-backoff=1s`.
+/// The configuration of retries, as one line of text: `retry 2 budget=10% floor=10 backoff=50ms
+/// max-backoff=1s`.
 ///
 /// ```
 /// use sluicegate_guard::retry::RetryConfig;
@@ -56,8 +65,8 @@ const SECONDS: usize = 10;
 /// assert_eq!(rules.to_string(), "retry 2 backoff=100ms");
 /// assert_eq!((rules.max_retries(), rules.percent()), (2, 10));
 ///
-/// let mistake = "retry 2 budget=10".parse::<RetryConfig>().unwrap_err();
-/// assert_eq!(mistake.to_string(), r#"retry 2 budget=10: budget "10" has no %; write 10%"#);
+/// let error = "retry 2 budget=10".parse::<RetryConfig>().unwrap_err();
+/// assert_eq!(error.to_string(), r#"retry 2 budget=10: budget "10" has no %; write 10%"#);
 /// # Ok::<(), sluicegate_guard::LimitError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -70,29 +79,31 @@ pub struct RetryConfig {
 }
 
 impl RetryConfig {
-    /// So many further tries of one call, all else as it is by default.
+    /// Creates a configuration of up to this many retries per call, with the default budget and
+    /// delays.
     ///
     /// # Errors
-    /// When there are none, or more than [`RETRIES_MAX`].
+    /// If it is 0 or above [`RETRIES_MAX`].
     pub fn new(max_retries: u64) -> Result<RetryConfig, OutOfBounds> {
         let max_retries = within("count", max_retries, 1, RETRIES_MAX)?;
         let (backoff, max_backoff) = (BACKOFF_DEFAULT, MAX_BACKOFF_DEFAULT);
         Ok(RetryConfig { max_retries, percent: PERCENT_DEFAULT, floor: FLOOR_DEFAULT, backoff, max_backoff })
     }
 
-    /// The share of calls that may be tried again, and how many in ten seconds may in any case.
+    /// Sets the budget: a percentage of calls, and the retries always allowed in ten seconds.
     ///
     /// # Errors
-    /// When one is out of bounds.
+    /// If one of them is out of bounds.
     pub fn with_budget(self, percent: u64, floor: u64) -> Result<RetryConfig, OutOfBounds> {
         let percent = within("budget", percent, 0, PERCENT_MAX)?;
         Ok(RetryConfig { percent, floor: within("floor", floor, 0, FLOOR_MAX)?, ..self })
     }
 
-    /// The longest rest before the first retry, and before any. A first that is above `max` is taken as `max`.
+    /// Sets the longest delay before the first retry, and before any. A `first` above `max` is
+    /// taken as `max`.
     ///
     /// # Errors
-    /// When one is above ten years.
+    /// If one of them is above ten years.
     pub fn with_backoff(self, first: Span, max: Span) -> Result<RetryConfig, OutOfBounds> {
         for span in [first, max] {
             checked_span("backoff", span, (Span::ZERO, PERIOD_MAX), ["", "use at most 3650d"])?;
@@ -100,56 +111,57 @@ impl RetryConfig {
         Ok(RetryConfig { backoff: first.min(max), max_backoff: max, ..self })
     }
 
-    /// Further tries of one call.
+    /// Returns the maximum number of retries per call.
     pub const fn max_retries(&self) -> u32 {
         self.max_retries
     }
 
-    /// The share of calls, in percent.
+    /// Returns the budget, in percent of calls.
     pub const fn percent(&self) -> u32 {
         self.percent
     }
 
-    /// Retries in ten seconds that are always allowed.
+    /// Returns the number of retries that are always allowed in ten seconds.
     pub const fn floor(&self) -> u32 {
         self.floor
     }
 
-    /// The longest rest before the first retry.
+    /// Returns the longest delay before the first retry.
     pub const fn backoff(&self) -> Span {
         self.backoff
     }
 
-    /// The longest rest before any.
+    /// Returns the longest delay before any retry.
     pub const fn max_backoff(&self) -> Span {
         self.max_backoff
     }
 
-    /// The rest before the n-th retry, counted from 1, for a number drawn at random from all there are.
+    /// Returns the delay before the n-th retry, counted from 1, for a uniformly random number.
     pub fn delay(&self, nth: u32, random: u64) -> Span {
         let doubled = 1_u64.checked_shl(nth.saturating_sub(1)).unwrap_or(u64::MAX);
         let longest = self.backoff.as_micros().saturating_mul(doubled).min(self.max_backoff.as_micros());
-        // Cannot wrap: 64 bits times at most 64 bits. The upper half is from 0 to `longest`, all equally likely.
+        // Cannot overflow: 64 bits times at most 64 bits. The upper half is uniform in 0 to
+        // `longest`.
         let scaled = u128::from(random) * (u128::from(longest) + 1);
         Span::from_micros(u64::try_from(scaled >> 64).unwrap_or(longest))
     }
 }
 
 fn within(what: &'static str, value: u64, least: u32, most: u32) -> Result<u32, OutOfBounds> {
-    let advice = ["leave retry out to try once only", "use a smaller number"];
+    let advice = ["omit retry to make one attempt", "use a smaller number"];
     checked_number(what, value, (least, most), advice)
 }
 
-/// What is left for retries, shared by all calls.
+/// The retry budget, shared by all calls.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Budget {
-    /// The second that the last of `counts` is about, counted from the epoch.
+    /// The second of the last entry of `counts`, from the epoch.
     second: u64,
-    /// The oldest first.
+    /// Oldest first.
     counts: [Counts; SECONDS],
 }
 
-/// Of one second.
+/// The counts of one second.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Counts {
     calls: u64,
@@ -157,14 +169,14 @@ struct Counts {
 }
 
 impl Budget {
-    /// A call is made, for the first time.
+    /// Counts a call's first attempt.
     pub fn call(&mut self, now: Time) {
         let last = self.last(now);
         last.calls = last.calls.saturating_add(1);
     }
 
-    /// Whether a call may be tried again; then it is counted.
-    pub fn try_again(&mut self, config: &RetryConfig, now: Time) -> bool {
+    /// Counts a retry if the budget allows it. Returns `false` if it does not.
+    pub fn try_retry(&mut self, config: &RetryConfig, now: Time) -> bool {
         let allowed = self.left(config, now) > 0;
         if allowed {
             let last = self.last(now);
@@ -173,23 +185,24 @@ impl Budget {
         allowed
     }
 
-    /// How many calls may be tried again now.
+    /// Returns the number of retries left now.
     pub fn left(&mut self, config: &RetryConfig, now: Time) -> u64 {
         self.last(now);
         let sum = |of: fn(&Counts) -> u64| {
             self.counts.iter().fold(0_u64, |sum, counts| sum.saturating_add(of(counts)))
         };
         let (calls, retries) = (sum(|counts| counts.calls), sum(|counts| counts.retries));
-        // Whole retries only: rounding down is what the formula says, as both sides are whole.
+        // Whole retries only: rounding down matches the formula, since both sides are whole.
         let share = u128::from(calls) * u128::from(config.percent) / 100;
         let most = u64::try_from(share).unwrap_or(u64::MAX).saturating_add(u64::from(config.floor));
         most.saturating_sub(retries)
     }
 
-    /// The counts of the second it is.
+    /// Returns the counts of the current second.
     fn last(&mut self, now: Time) -> &mut Counts {
         let second = now.as_micros() / SECOND;
-        // The second before is taken for the one in progress: see the header. Cannot wrap: there are fewer than 2^39 seconds.
+        // The previous second counts as the current one: see the header. Cannot overflow: there are
+        // fewer than 2^39 seconds.
         if second > self.second || second + 1 < self.second {
             let passed = second.saturating_sub(self.second);
             let gone = usize::try_from(passed).unwrap_or(SECONDS).min(SECONDS);
@@ -221,9 +234,9 @@ mod tests {
         }
     }
 
-    /// The model is the list of all that ever happened, and the sentence of the header.
+    /// The model is the list of all calls and retries, and the formula of the header.
     #[test]
-    fn it_answers_as_the_list_of_all_calls_does() {
+    fn it_matches_a_list_of_all_calls() {
         for seed in 1..=300 {
             let mut random = Random(seed * 7_919);
             let config =
@@ -239,7 +252,7 @@ mod tests {
                 }
                 let second = at(now).as_micros() / SECOND;
                 if second + 1 < last {
-                    // A clock that steps back takes all that happened along.
+                    // A clock that steps back moves everything recorded along.
                     let by = last - second;
                     calls.iter_mut().chain(&mut retries).for_each(|happened| *happened -= by);
                     last = second;
@@ -256,7 +269,7 @@ mod tests {
                 let expected = (r + 1).saturating_sub(u64::from(config.floor())) * 100
                     <= u64::from(config.percent()) * c;
                 assert_eq!(
-                    budget.try_again(&config, at(now)),
+                    budget.try_retry(&config, at(now)),
                     expected,
                     "seed {seed}: {r} retries of {c} calls"
                 );
@@ -268,36 +281,38 @@ mod tests {
     }
 
     #[test]
-    fn in_an_outage_retries_are_a_share_and_the_floor() {
+    fn in_an_outage_retries_are_the_share_plus_the_floor() {
         let config = RetryConfig::new(2).unwrap();
         let mut budget = Budget::default();
         let mut retries = 0;
         for call in 0..2_000 {
             let now = at(call * 5_000);
             budget.call(now);
-            retries += u32::from(budget.try_again(&config, now)) + u32::from(budget.try_again(&config, now));
+            retries += u32::from(budget.try_retry(&config, now)) + u32::from(budget.try_retry(&config, now));
         }
         assert_eq!(retries, 210);
     }
 
-    /// 1000 calls, and five seconds later all have failed: the share is of them, though none begins any more.
+    /// 1000 calls, all failed five seconds later: the budget is a share of them although no call
+    /// begins any more.
     #[test]
-    fn the_promise_is_about_the_seconds_that_end_with_a_retry() {
+    fn the_promise_holds_for_the_seconds_that_end_with_a_retry() {
         let config = RetryConfig::new(2).unwrap();
         let mut budget = Budget::default();
         for _ in 0..1_000 {
             budget.call(at(0));
         }
         let retries = |budget: &mut Budget, now: u64| {
-            (0..1_000).filter(|_| budget.try_again(&config, at(now * SECOND))).count()
+            (0..1_000).filter(|_| budget.try_retry(&config, at(now * SECOND))).count()
         };
         assert_eq!([5, 9, 10, 14].map(|second| retries(&mut budget, second)), [110, 0, 0, 0]);
-        assert_eq!(retries(&mut budget, 15), 10, "the floor, once those are forgotten");
+        assert_eq!(retries(&mut budget, 15), 10, "the floor, once those have aged out");
     }
 
-    /// Calls of ten minutes in which nothing failed, on a clock that was set back by an hour: they are not saved up for a storm.
+    /// Ten minutes of calls without a failure, on a clock that was set back by an hour, are not
+    /// saved up for a retry storm.
     #[test]
-    fn after_a_step_back_calls_are_forgotten_as_before() {
+    fn after_a_step_back_calls_age_out_as_before() {
         let config = RetryConfig::new(2).unwrap();
         let (mut budget, hour) = (Budget::default(), 3_600 * SECOND);
         budget.call(at(hour));
@@ -308,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clocks_that_differ_a_little_at_the_end_of_a_second_drop_nothing() {
+    fn clocks_that_differ_slightly_at_a_second_end_drop_nothing() {
         let config = RetryConfig::new(2).unwrap().with_budget(100, 0).unwrap();
         let mut budget = Budget::default();
         for _ in 0..50 {
@@ -319,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn rests_double_up_to_the_longest_and_are_spread_over_all_of_it() {
+    fn delays_double_up_to_the_longest_and_are_uniform() {
         let config = RetryConfig::new(9).unwrap();
         let longest = |nth| config.delay(nth, u64::MAX).as_micros();
         assert_eq!(
@@ -337,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_bounds() {
+    fn parameters_have_bounds() {
         assert!(
             RetryConfig::new(0).is_err() && RetryConfig::new(101).is_err() && RetryConfig::new(100).is_ok()
         );

@@ -1,4 +1,4 @@
-//! Retries as one line of text: `retry 2 budget=10%`.
+//! Parses and prints retries: `retry 2 budget=10%`.
 
 use super::budget::{BACKOFF_DEFAULT, FLOOR_DEFAULT, MAX_BACKOFF_DEFAULT, PERCENT_DEFAULT, RetryConfig};
 use crate::text::{Config, read};
@@ -26,10 +26,7 @@ fn config(text: &str) -> Result<RetryConfig, SyntaxError> {
     };
     name("word", word, &["retry"])?;
     let Some(max_retries) = words.next().filter(|word| !word.contains('=')) else {
-        return Err(SyntaxError::new(
-            "retry needs how many further max_retries right after it",
-            "write retry 2",
-        ));
+        return Err(SyntaxError::new("retry needs the number of retries right after it", "write retry 2"));
     };
     let retry = RetryConfig::new(number("count", max_retries)?)?;
     let mut options = Options::read(TAKES, words)?;

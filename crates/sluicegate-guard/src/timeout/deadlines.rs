@@ -1,13 +1,13 @@
-//! What is to happen at which time, and when the clock has to ring for it.
+//! A queue of deadlines, and when the clock has to ring for the earliest.
 //!
-//! For whoever keeps several moments under one lock: the queue of a bulkhead, the calls of a guard that may run out of time. One alarm
-//! does for all of them, that of the soonest, and what is taken out again leaves nothing behind.
+//! For owners of many deadlines under one lock: the queue of a bulkhead, the timers of a guard. One
+//! alarm, for the earliest deadline, serves all, and a removed entry leaves nothing behind.
 
 use sluicegate::internal::Alarms;
 use sluicegate_core::Time;
 use sluicegate_core::append_mostly_map::AppendMostlyMap;
 
-/// Things by their times. `T` is what is known of each.
+/// Entries by deadline.
 pub(crate) struct Deadlines<T> {
     by_time: AppendMostlyMap<(Time, u64), T>,
     alarms: Alarms,
@@ -20,46 +20,47 @@ impl<T> Default for Deadlines<T> {
 }
 
 impl<T> Deadlines<T> {
-    /// Something of this number is to happen then. What was known of it before.
-    pub(crate) fn insert(&mut self, at: Time, number: u64, what: T) -> Option<T> {
-        self.by_time.insert((at, number), what)
+    /// Adds an entry. Returns the one it replaces.
+    pub(crate) fn insert(&mut self, at: Time, number: u64, entry: T) -> Option<T> {
+        self.by_time.insert((at, number), entry)
     }
 
-    /// It is not to happen any more.
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, at: Time, number: u64) -> Option<T> {
         self.by_time.remove(&(at, number))
     }
 
-    /// The first thing whose time has come, which is then no longer there.
+    /// Removes and returns the first entry that is due.
     pub(crate) fn pop(&mut self, now: Time) -> Option<(u64, T)> {
         if !self.is_due(now) {
             return None;
         }
-        self.by_time.pop_first().map(|((_, number), what)| (number, what))
+        self.by_time.pop_first().map(|((_, number), entry)| (number, entry))
     }
 
-    /// Whether the time of something has come.
+    /// Returns `true` if an entry is due.
     pub(crate) fn is_due(&self, now: Time) -> bool {
         self.by_time.first().is_some_and(|((at, _), _)| *at <= now)
     }
 
-    /// The time for which the caller has to set an alarm now, if there is one; from then on it is taken to be set.
+    /// Returns the time for which the caller must set an alarm now, if any. From then on it counts
+    /// as set.
     pub(crate) fn next_alarm(&mut self) -> Option<Time> {
         self.alarms.arm(self.by_time.first().map(|((next, _), _)| *next))
     }
 
-    /// The alarm for a time has rung, or is lost.
+    /// The alarm for a time rang, or was lost.
     pub(crate) fn alarm_done(&mut self, at: Time) {
         self.alarms.disarm(at);
     }
 
-    /// Those of which this is so, which are then no longer there.
-    pub(crate) fn extract_if(&mut self, is_taken: impl Fn(&T) -> bool) -> Vec<T> {
-        let (taken, left): (Vec<_>, Vec<_>) = self.by_time.drain().partition(|(_, what)| is_taken(what));
-        for (key, what) in left {
-            self.by_time.insert(key, what);
+    /// Removes and returns the entries that match.
+    pub(crate) fn extract_if(&mut self, matches: impl Fn(&T) -> bool) -> Vec<T> {
+        let (taken, left): (Vec<_>, Vec<_>) = self.by_time.drain().partition(|(_, entry)| matches(entry));
+        for (key, entry) in left {
+            self.by_time.insert(key, entry);
         }
-        taken.into_iter().map(|(_, what)| what).collect()
+        taken.into_iter().map(|(_, entry)| entry).collect()
     }
 
     #[cfg(test)]
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn one_alarm_is_set_for_the_soonest() {
+    fn one_alarm_is_set_for_the_earliest() {
         let mut deadlines = Deadlines::default();
         deadlines.insert(at(20), 1, "later");
         assert_eq!(deadlines.next_alarm(), Some(at(20)));
@@ -89,7 +90,7 @@ mod tests {
         assert_eq!(deadlines.pop(at(9)), None);
         assert_eq!(deadlines.pop(at(10)), Some((3, "sooner")));
         deadlines.alarm_done(at(10));
-        // That of 20 is still set.
+        // The alarm for 20 is still set.
         assert_eq!(deadlines.next_alarm(), None);
         assert_eq!(deadlines.remove(at(20), 1), Some("later"));
         assert_eq!(deadlines.next_alarm(), None);

@@ -1,10 +1,11 @@
-//! Many waits for a moment on one clock, with one alarm for all of them.
+//! Many timers on one clock, with one alarm for all of them.
 //!
-//! Most calls end long before their time is up, and then nothing of them stays: a countdown that is dropped is taken out of the book. (A
-//! [`Delay`](sluicegate::clock::Delay) of its own would keep its alarm with the timer until it rings.)
+//! Most calls end long before their timeout, and then nothing of them remains: dropping a timer
+//! removes its entry. (A [`Delay`](sluicegate::clock::Delay) would keep its alarm until it rings.)
 //!
-//! A clock may be set while somebody waits: see `clock/stretch.rs` of sluicegate. The timer counts time that passes, not what the clock shows, so an alarm
-//! that rings before its time by the clock is where a step back is noticed.
+//! A clock may be set while a timer runs: see `clock/interval.rs` of sluicegate. The alarm counts
+//! elapsed time, not what the clock shows, so an alarm that rings before its time by the clock
+//! reveals a step back.
 
 use super::Deadlines;
 use sluicegate::internal::{AlarmHandler, AnyClock, Interval, alarm, wake_all};
@@ -14,10 +15,10 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// Those of everybody who waits by the system's clock and has no countdowns of its own.
+/// The timers of all callers that use the system clock and have no timers of their own.
 static SYSTEM: LazyLock<Arc<Timers>> = LazyLock::new(|| Timers::new(AnyClock::System));
 
-/// Who waits for which moment.
+/// The running timers of a clock.
 pub(crate) struct Timers {
     clock: AnyClock,
     state: Mutex<TimerState>,
@@ -30,15 +31,15 @@ struct TimerState {
 }
 
 struct Waiter {
-    stretch: Interval,
+    interval: Interval,
     waker: Waker,
 }
 
-/// Ready when its time is up.
+/// A timer: ready when its time has elapsed.
 pub(crate) struct Timer {
     of: Arc<Timers>,
-    stretch: Interval,
-    /// Where it is in the book, once it had to wait.
+    interval: Interval,
+    /// Its key in the queue of deadlines, once it had to wait.
     entry: Option<(Time, u64)>,
 }
 
@@ -47,7 +48,7 @@ impl Timers {
         Arc::new(Timers { clock, state: Mutex::default() })
     }
 
-    /// On the system's clock: the same for all, so that there is one alarm for all.
+    /// Returns the timers of the system clock: one value, and so one alarm, for all.
     pub(crate) fn system() -> Arc<Timers> {
         Arc::clone(&SYSTEM)
     }
@@ -56,17 +57,17 @@ impl Timers {
         &self.clock
     }
 
-    /// One that begins now and takes so long.
+    /// Starts a timer of this length.
     pub(crate) fn start(self: &Arc<Self>, length: Span) -> Timer {
-        let stretch = Interval::new(self.clock.now(), length);
-        Timer { of: Arc::clone(self), stretch, entry: None }
+        let interval = Interval::new(self.clock.now(), length);
+        Timer { of: Arc::clone(self), interval, entry: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, TimerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the clock ring for the soonest, if it is not going to.
+    /// Sets an alarm for the earliest deadline, unless one is set.
     fn set_alarm(self: &Arc<Self>, mut state: MutexGuard<'_, TimerState>) {
         let at = state.deadlines.next_alarm();
         drop(state);
@@ -76,7 +77,7 @@ impl Timers {
         }
     }
 
-    /// How many wait.
+    /// Returns the number of running timers.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().deadlines.len()
@@ -84,9 +85,9 @@ impl Timers {
 }
 
 impl Timer {
-    /// Whether its time is up.
+    /// Returns `true` if its time has elapsed.
     pub(crate) fn has_elapsed(&self) -> bool {
-        self.of.clock.now() >= self.stretch.end()
+        self.of.clock.now() >= self.interval.end()
     }
 }
 
@@ -95,11 +96,11 @@ impl Future for Timer {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let now = self.of.clock.now();
-        let until = self.stretch.end_as_of(now);
+        let until = self.interval.end_as_of(now);
         if until <= now {
             return Poll::Ready(());
         }
-        // Before the lock: it is the caller's code.
+        // Before the lock is taken: this is the caller's code.
         let waker = context.waker().clone();
         let of = Arc::clone(&self.of);
         let mut state = of.lock();
@@ -111,7 +112,7 @@ impl Future for Timer {
             state.next
         };
         self.entry = Some((until, number));
-        state.deadlines.insert(until, number, Waiter { stretch: self.stretch, waker });
+        state.deadlines.insert(until, number, Waiter { interval: self.interval, waker });
         of.set_alarm(state);
         drop(before);
         Poll::Pending
@@ -137,15 +138,16 @@ impl AlarmHandler for Timers {
             wakers.push(waiter.waker);
         }
         if now < at {
-            // The clock was set back, or has rung too early. Those of later than now look again, and begin now.
-            let ahead = state.deadlines.extract_if(|waiter| waiter.stretch.starts_after(now));
+            // The clock was set back, or rang too early. Timers that began in the future are polled
+            // again, and start over.
+            let ahead = state.deadlines.extract_if(|waiter| waiter.interval.starts_after(now));
             wakers.extend(ahead.into_iter().map(|waiter| waiter.waker));
         }
         self.set_alarm(state);
         wake_all(wakers);
     }
 
-    /// Whoever waits looks again, and so sets another alarm.
+    /// Wakes all timers, so that their polls set another alarm.
     fn lost(self: Arc<Self>, at: Time) {
         let waiters = {
             let mut state = self.lock();
@@ -174,11 +176,11 @@ mod tests {
     }
 
     #[test]
-    fn each_is_woken_once_at_its_time_and_who_is_dropped_leaves_nothing() {
+    fn each_timer_wakes_once_and_a_dropped_one_leaves_nothing() {
         let clock = ManualClock::default();
         let timers = Timers::new(AnyClock::Other(Arc::new(clock.clone())));
         let woken: Vec<Arc<Woken>> = (0..3).map(|_| Arc::default()).collect();
-        // The later one first, so that a sooner alarm has to be set.
+        // The later one first, so that an earlier alarm has to be set.
         let mut waits: Vec<Timer> = [30, 10, 20].map(|after| timers.start(Span::from_micros(after))).into();
         for (timer, woken) in waits.iter_mut().zip(&woken) {
             let waker = Waker::from(Arc::clone(woken));

@@ -4,7 +4,7 @@ use sluicegate_guard::{Bulkhead, Clock as _, Event, ManualClock, Observer, Outco
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Calls that take as long as they are told, all at once.
+/// Concurrent calls of a given duration.
 fn calls(bulkhead: &Bulkhead, clock: &ManualClock, millis: u64, outcome: Outcome) {
     let permits: Vec<Permit> = std::iter::from_fn(|| bulkhead.try_acquire()).collect();
     clock.advance(Duration::from_millis(millis));
@@ -40,11 +40,15 @@ fn the_limit_grows_with_good_calls_and_shrinks_with_bad_ones() {
     bulkhead.try_acquire().unwrap().finish(Outcome::Failure);
     assert_eq!(bulkhead.stats().limit, 3);
     bulkhead.try_acquire().unwrap().finish(Outcome::Ignored);
-    assert_eq!(*moves.0.lock().unwrap(), [(2, 3), (3, 4), (4, 3)], "told of each move, and of nothing else");
+    assert_eq!(
+        *moves.0.lock().unwrap(),
+        [(2, 3), (3, 4), (4, 3)],
+        "each change is reported, and nothing else"
+    );
 }
 
 #[test]
-fn a_gradient_hears_how_long_calls_take_by_the_bulkheads_clock() {
+fn a_gradient_measures_calls_by_the_bulkheads_clock() {
     let (bulkhead, clock, _) = made("gradient 20 min=5");
     (0..10).for_each(|_| calls(&bulkhead, &clock, 50, Outcome::Success));
     let usual = bulkhead.stats().limit;
@@ -54,7 +58,7 @@ fn a_gradient_hears_how_long_calls_take_by_the_bulkheads_clock() {
 }
 
 #[test]
-fn a_call_dropped_without_a_word_counts_only_if_it_was_too_slow() {
+fn a_dropped_call_counts_only_if_it_was_too_slow() {
     let (bulkhead, clock, _) = made("aimd 10 min=1 timeout=1s");
     drop(bulkhead.try_acquire());
     assert_eq!(bulkhead.stats().limit, 10);
@@ -65,7 +69,7 @@ fn a_call_dropped_without_a_word_counts_only_if_it_was_too_slow() {
 }
 
 #[test]
-fn those_who_wait_are_called_when_the_limit_grows() {
+fn waiters_are_granted_permits_when_the_limit_grows() {
     let clock = ManualClock::at(Time::EPOCH);
     let builder = Bulkhead::builder("bulkhead 1 queue=5 wait=1min").adaptive("aimd 1 max=4");
     let bulkhead = builder.clock(clock.clone()).build().unwrap();
@@ -86,7 +90,7 @@ fn those_who_wait_are_called_when_the_limit_grows() {
 }
 
 #[test]
-fn a_mistake_in_the_line_is_told_when_it_is_made() {
+fn an_invalid_line_is_rejected_by_build() {
     let said = Bulkhead::adaptive("aimd 20 backof=90%").unwrap_err().to_string();
     assert!(said.contains("unknown option \"backof\"; aimd takes min=N max=N backoff=P%"), "{said}");
     let said = Bulkhead::builder("bulkhed 1").adaptive("aimd 20").build().unwrap_err().to_string();
@@ -94,7 +98,7 @@ fn a_mistake_in_the_line_is_told_when_it_is_made() {
 }
 
 #[test]
-fn calls_during_which_the_clock_stepped_back_teach_a_gradient_nothing() {
+fn calls_across_a_backward_clock_step_are_not_learned() {
     let (bulkhead, clock, _) = made("gradient 20 min=5");
     clock.advance(Duration::from_secs(3600));
     (0..10).for_each(|_| calls(&bulkhead, &clock, 50, Outcome::Success));
@@ -109,7 +113,7 @@ fn calls_during_which_the_clock_stepped_back_teach_a_gradient_nothing() {
 }
 
 #[test]
-fn what_an_adaptive_limit_sheds_is_no_failure_to_the_breaker() {
+fn calls_shed_by_an_adaptive_limit_are_no_breaker_failures() {
     for (line, opens) in [("aimd 1 min=1 max=1", false), ("bulkhead 1", true)] {
         let guard =
             sluicegate_guard::Guard::builder("bank").breaker("breaker 50%/2calls").bulkhead(line).build();

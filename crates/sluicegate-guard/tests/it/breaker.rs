@@ -1,4 +1,4 @@
-//! Circuit breakers: their text, their guards, threads, keys, and the bugs that others have published.
+//! Circuit breakers: text, calls, threads, keys, and published bugs of other implementations.
 
 mod guards;
 mod keyed;

@@ -1,4 +1,4 @@
-//! Bulkheads: permits, those who wait for one, and limits that move.
+//! Bulkheads: permits, waiters and changing limits.
 
 mod support;
 

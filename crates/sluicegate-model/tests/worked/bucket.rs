@@ -5,7 +5,7 @@ use sluicegate_model::{Initial, Model, Rule};
 
 #[test]
 fn refills_evenly_up_to_its_burst() {
-    // 30 per 60 s is a token each 2 s; 15 of them take 30 s.
+    // 30 per 60 s is one token every 2 s; 15 of them take 30 s.
     let mut model = bucket(30, 60 * S, 15);
     assert_eq!(model.check(0, 15), yes(15, 0, 30 * S));
     assert_eq!(model.check(0, 1), no(15, 0, 2 * S, 30 * S));
@@ -16,7 +16,7 @@ fn refills_evenly_up_to_its_burst() {
 }
 
 #[test]
-fn the_leaky_bucket_is_the_same_seen_from_above() {
+fn the_leaky_bucket_decides_like_the_token_bucket() {
     let mut funnel = bucket(1, 2 * S, 3);
     assert_eq!(funnel.check(0, 3), yes(3, 0, 6 * S));
     assert_eq!(funnel.check(S, 2), no(3, 0, 3 * S, 5 * S));
@@ -34,11 +34,11 @@ fn a_minimum_interval_keeps_calls_apart() {
 
 #[test]
 fn seven_per_second_keeps_its_fractions() {
-    // A token each 142857.142857... us. The second one is there at 285714.28..., so at 285715.
+    // One token every 142857.142857... us. The second is due at 285714.28..., so at 285715.
     let mut model = bucket(7, S, 2);
     assert_eq!(model.check(0, 2), yes(2, 0, 285_715));
     assert_eq!(model.check(0, 1), no(2, 0, 142_858, 285_715));
-    // Six millionths of a token are over, so the next wait is a microsecond shorter.
+    // Six millionths of a token are left over, so the next wait is a microsecond shorter.
     assert_eq!(model.check(142_858, 1), yes(2, 0, 285_714));
     assert_eq!(model.check(142_858, 1), no(2, 0, 142_857, 285_714));
     assert!(!model.check(285_714, 1).allowed);
@@ -46,7 +46,7 @@ fn seven_per_second_keeps_its_fractions() {
 }
 
 #[test]
-fn the_fastest_bucket_gives_not_quite_a_thousand_a_microsecond() {
+fn the_fastest_bucket_refills_almost_1000_per_microsecond() {
     let most = 999_999_999;
     let mut model = bucket(most, S, most);
     assert_eq!(model.check(0, most), yes(most, 0, S));
@@ -79,7 +79,7 @@ fn a_thousand_calls_in_one_microsecond_are_a_thousand_calls() {
 }
 
 #[test]
-fn costs_of_nothing_and_of_too_much() {
+fn a_cost_of_zero_and_one_above_the_limit() {
     let mut model = bucket(1, S, 5);
     assert_eq!(model.check(0, 0), yes(5, 5, 0));
     assert_eq!(model.check(0, 6), never(5, 5, 0));
@@ -90,7 +90,7 @@ fn costs_of_nothing_and_of_too_much() {
 }
 
 #[test]
-fn a_new_key_may_start_below_full() {
+fn an_unseen_key_may_start_below_full() {
     let start = 100 * S;
     let initial = Some(Initial { tokens: 0, start });
     let mut model = Model::new(vec![Rule::Bucket { count: 50, period: 10 * S, burst: 50, initial }]);
@@ -103,7 +103,7 @@ fn a_new_key_may_start_below_full() {
 }
 
 #[test]
-fn a_new_key_charged_before_the_start_refills_from_then() {
+fn a_key_charged_before_the_start_refills_from_then() {
     let initial = Some(Initial { tokens: 5, start: 100 * S });
     let mut model = Model::new(vec![Rule::Bucket { count: 5, period: S, burst: 50, initial }]);
     assert_eq!(model.peek(90 * S, 5), yes(50, 5, 19 * S));
@@ -112,7 +112,7 @@ fn a_new_key_charged_before_the_start_refills_from_then() {
 }
 
 #[test]
-fn a_new_key_may_be_refunded() {
+fn an_unseen_key_may_be_refunded() {
     let initial = Some(Initial { tokens: 5, start: 100 * S });
     let mut model = Model::new(vec![Rule::Bucket { count: 5, period: S, burst: 50, initial }]);
     assert_eq!(model.refund(90 * S, 10), Some(yes(50, 15, 7 * S)));
@@ -131,7 +131,7 @@ fn a_refund_stops_at_full() {
 }
 
 #[test]
-fn takes_what_is_there() {
+fn take_charges_what_remains() {
     let mut model = bucket(1, S, 5);
     assert_eq!(model.take(0, 3), (yes(5, 2, 3 * S), 3));
     assert_eq!(model.take(0, 0), (yes(5, 2, 3 * S), 0));
@@ -155,7 +155,7 @@ fn the_next_window_is_the_next_whole_token() {
 }
 
 #[test]
-fn a_reset_forgets_everything() {
+fn a_reset_deletes_everything() {
     let mut model = bucket(1, S, 3);
     model.check(0, 3);
     model.reset();

@@ -1,10 +1,11 @@
-//! Buckets and pacers under a clock that steps back: the step's worth is missing, and comes back with time.
+//! Buckets and pacers under a clock that steps back: what the step would have refilled is missing
+//! until then.
 
 use crate::{S, bucket, later, left, no, pacer, yes};
 use sluicegate_model::{Initial, Model, Rule};
 
 #[test]
-fn a_step_back_lowers_the_level_by_its_worth() {
+fn a_step_back_lowers_the_level() {
     let mut model = bucket(1, S, 5);
     assert_eq!(model.check(10 * S, 1), yes(5, 4, S));
     assert_eq!(model.check(8 * S, 2), yes(5, 0, 5 * S));
@@ -13,7 +14,7 @@ fn a_step_back_lowers_the_level_by_its_worth() {
 }
 
 #[test]
-fn the_level_may_fall_below_nothing() {
+fn the_level_may_fall_below_zero() {
     let mut model = bucket(1, S, 5);
     model.check(10 * S, 5);
     // Ten tokens in debt at 0, so one is there at 11 s and all five at 15 s.
@@ -23,7 +24,7 @@ fn the_level_may_fall_below_nothing() {
 }
 
 #[test]
-fn a_full_bucket_loses_by_a_step_back_only_what_was_ever_charged_before() {
+fn a_step_back_takes_at_most_what_was_charged_before() {
     let mut model = bucket(1, S, 5);
     model.check(100 * S, 1);
     assert_eq!(left(&model, 200 * S), 5);
@@ -51,7 +52,7 @@ fn a_refund_counts_from_its_own_time() {
 }
 
 #[test]
-fn a_new_key_before_its_start_is_not_in_debt() {
+fn an_unseen_key_before_its_start_has_no_debt() {
     let initial = Some(Initial { tokens: 2, start: 50 * S });
     let model = Model::new(vec![Rule::Bucket { count: 1, period: S, burst: 5, initial }]);
     assert_eq!(left(&model, 52 * S), 4);
@@ -59,7 +60,7 @@ fn a_new_key_before_its_start_is_not_in_debt() {
 }
 
 #[test]
-fn a_pacer_makes_the_caller_wait_for_the_step_as_well() {
+fn a_pacer_adds_a_step_back_to_the_delay() {
     let mut model = pacer(1, S, 4);
     assert_eq!(model.check(10 * S, 1), later(5, 4, S, 0));
     // Full at 11 s, which is three seconds away again.

@@ -22,7 +22,7 @@ fn each_window_has_its_count() {
 }
 
 #[test]
-fn twenty_at_once_are_five_yes_and_fifteen_no() {
+fn of_twenty_calls_at_once_five_are_allowed() {
     let mut model = fixed(5, EPOCH);
     let allowed = (0..20).filter(|_| model.check(7, 1).allowed).count();
     assert_eq!(allowed, 5);
@@ -42,13 +42,13 @@ fn the_first_call_opens_the_window() {
 }
 
 #[test]
-fn a_window_refunded_to_nothing_is_closed() {
+fn a_window_refunded_to_zero_is_closed() {
     let mut model = fixed(5, FIRST);
     model.check(20 * S, 4);
     assert_eq!(model.refund(30 * S, 3), Some(yes(5, 4, 50 * S)));
     assert_eq!(model.refund(30 * S, 3), Some(yes(5, 5, 0)));
     assert_eq!(model.next_window(30 * S), 30 * S);
-    // The latest time is forgotten with the window, so an earlier call opens one of its own.
+    // The latest time is dropped with the window, so an earlier call opens its own.
     assert_eq!(model.check(10 * S, 1), yes(5, 4, 60 * S));
     assert_eq!(model.next_window(10 * S), 70 * S);
 }
@@ -76,7 +76,7 @@ fn a_debt_before_the_start_has_no_window() {
 }
 
 #[test]
-fn calendar_days_are_as_long_as_they_are() {
+fn calendar_days_may_have_23_or_25_hours() {
     let hour = 3_600 * S;
     // A day of 23 hours between two of 24.
     let days = vec![10 * DAY, 11 * DAY, 11 * DAY + 23 * hour, 12 * DAY + 23 * hour, 100 * DAY];
@@ -111,14 +111,14 @@ fn the_latest_time_survives_a_refund() {
     model.check(70 * S, 2);
     assert_eq!(model.refund(20 * S, 9), Some(yes(5, 5, 0)));
     assert_eq!(model.check(20 * S, 1), yes(5, 4, 100 * S));
-    // A look or a denial does not move it.
+    // A peek or a denial does not move it.
     assert!(model.peek(300 * S, 1).allowed);
     model.check(300 * S, 6);
     assert_eq!(left(&model, 70 * S), 4);
 }
 
 #[test]
-fn a_refund_goes_to_the_running_window_only() {
+fn a_refund_goes_to_the_current_window_only() {
     let mut model = fixed(5, EPOCH);
     model.check(10 * S, 5);
     assert_eq!(model.refund(70 * S, 5), Some(yes(5, 5, 0)));
@@ -127,7 +127,7 @@ fn a_refund_goes_to_the_running_window_only() {
 }
 
 #[test]
-fn takes_what_is_left_in_the_window() {
+fn take_charges_what_remains_in_the_window() {
     let mut model = fixed(5, EPOCH);
     assert_eq!(model.take(10 * S, 3), (yes(5, 2, 50 * S), 3));
     assert_eq!(model.take(10 * S, 3), (yes(5, 0, 50 * S), 2));

@@ -3,7 +3,7 @@
 use crate::{Model, Rule, Windows};
 use sluicegate_model::{Initial, ReceiptId, RetryAfter};
 
-/// A small generator of random numbers: the same ones every time, and no dependency.
+/// A small random number generator: repeatable, and without a dependency.
 struct Dice(u64);
 
 impl Dice {
@@ -66,8 +66,8 @@ fn every_wait_is_tight() {
     }
 }
 
-/// When the last of the rules opens. Before that all waits are told until then, also to a key that was charged
-/// before the clock stepped back.
+/// Returns when the last of the rules opens. Before that all waits are until then, even for a key
+/// that was charged before the clock stepped back.
 fn opening(rules: &[Rule]) -> u64 {
     let start = |rule: &Rule| match rule {
         Rule::FixedWindow { windows: Windows::From { start, .. }, .. } => *start,
@@ -94,7 +94,7 @@ fn assert_wait_is_tight(model: &Model, now: u64, cost: u64) {
 }
 
 #[test]
-fn what_remains_can_be_taken_and_no_more() {
+fn exactly_what_remains_is_allowed() {
     let mut dice = Dice(2);
     for _ in 0..400 {
         let rules = vec![random_rule(&mut dice)];
@@ -114,12 +114,12 @@ fn what_remains_can_be_taken_and_no_more() {
     }
 }
 
-/// Something that happened to a key, with what of its cost was kept in the end.
+/// A call on a key, with the part of its cost that stayed charged.
 struct Event {
     at: u64,
     charged: u64,
     refunded: u64,
-    /// Good until the charge is returned or settled.
+    /// Open until the charge is returned or settled.
     receipt: Option<ReceiptId>,
 }
 
@@ -129,19 +129,19 @@ impl Event {
     }
 }
 
-/// What is done besides reserving without a wait and returning.
+/// What happens besides reserving without a wait and returning.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Also {
     Nothing,
-    /// Waiting for a turn, and settling for more than was reserved.
+    /// Reserving with a wait, and settling for more than was reserved.
     Owing,
     OwingAndRefunding,
 }
 
 /// Reserves, cancels and settles at random and in any order, under a clock that runs forward.
 ///
-/// After each return `judge` sees the model, what was kept so far, and the time.
-fn random_returns(rule: &Rule, dice: &mut Dice, also: Also, judge: impl Fn(&Model, &[Event], u64)) {
+/// After each return `observe` sees the model, what was kept so far, and the time.
+fn random_returns(rule: &Rule, dice: &mut Dice, also: Also, observe: impl Fn(&Model, &[Event], u64)) {
     let (mut model, mut events, mut now) = (Model::new(vec![rule.clone()]), Vec::<Event>::new(), 1_050);
     for _ in 0..12 + dice.below(40) {
         now += dice.below(9).saturating_sub(3);
@@ -151,7 +151,7 @@ fn random_returns(rule: &Rule, dice: &mut Dice, also: Also, judge: impl Fn(&Mode
             (0..=2, Some(event)) => {
                 event.charged = 0;
                 event.receipt.take().map(|receipt| model.cancel(now, receipt));
-                judge(&model, &events, now);
+                observe(&model, &events, now);
             }
             (3, Some(event)) => {
                 let used = if also < Also::Owing { cost.min(event.charged) } else { cost };
@@ -159,7 +159,7 @@ fn random_returns(rule: &Rule, dice: &mut Dice, also: Also, judge: impl Fn(&Mode
                 event.charged = used.min(event.charged);
                 event.receipt.take().map(|receipt| model.settle(now, receipt, used));
                 events.push(Event::charge(now, excess, None));
-                judge(&model, &events, now);
+                observe(&model, &events, now);
             }
             (4, _) if also == Also::OwingAndRefunding => {
                 model.refund(now, cost);
@@ -173,26 +173,28 @@ fn random_returns(rule: &Rule, dice: &mut Dice, also: Also, judge: impl Fn(&Mode
             }
         }
     }
-    judge(&model, &events, now);
+    observe(&model, &events, now);
 }
 
-/// The same key if only what was kept had ever been charged, whether or not it would have been allowed.
+/// Returns the key as if only what was kept had been charged, whether or not it would have been
+/// allowed.
 fn without_the_returned(rule: &Rule, events: &[Event]) -> Model {
     let mut model = Model::new(vec![rule.clone()]);
     for event in events {
         model.refund(event.at, event.refunded);
-        // A call of nothing that turns out to cost something is charged in any case.
+        // A reservation of cost 0 that is settled for more is charged whatever remains.
         let (_, receipt) = model.reserve(event.at, 0, 0);
         receipt.map(|receipt| model.settle(event.at, receipt, event.charged));
     }
     model
 }
 
-/// Whatever was returned, in whatever order: the key is never better off than without the returned calls.
+/// Whatever is returned, in any order: the key is never better off than without the returned calls.
 ///
-/// Not for windows that the first call opens: without the call, the window would have opened later. Not
-/// before the start of a bucket: its first call there lets it refill from then on. And not under a clock that
-/// steps back: it does not go back before the latest call, which may be one that was returned.
+/// Not for windows that the first call opens: without the call, the window would have opened later.
+/// Not before the start of a bucket: its first call there lets it refill from then on. And not
+/// under a clock that steps back: it does not go back before the latest call, which may be one that
+/// was returned.
 fn assert_no_better_off_for_returns(dice: &mut Dice, also: Also) {
     for _ in 0..6_000 {
         let rule = random_rule(dice);
@@ -211,12 +213,12 @@ fn assert_no_better_off_for_returns(dice: &mut Dice, also: Also) {
 }
 
 #[test]
-fn no_returns_leave_a_key_better_off_than_without_the_calls() {
+fn returns_never_leave_a_key_better_off() {
     assert_no_better_off_for_returns(&mut Dice(3), Also::Owing);
 }
 
 #[test]
-fn no_returns_among_refunds_leave_a_key_better_off_than_without_the_calls() {
+fn returns_among_refunds_never_leave_a_key_better_off() {
     assert_no_better_off_for_returns(&mut Dice(4), Also::OwingAndRefunding);
 }
 
@@ -226,7 +228,7 @@ fn kept_between(events: &[Event], from: u64, to: u64) -> u64 {
 }
 
 #[test]
-fn no_order_of_returns_admits_more_than_a_bucket_holds_and_refills() {
+fn no_order_of_returns_exceeds_a_bucket() {
     let mut dice = Dice(5);
     for _ in 0..3_000 {
         let (count, period, burst) = (1 + dice.below(5), 1 + dice.below(9), 1 + dice.below(20));
@@ -243,7 +245,7 @@ fn no_order_of_returns_admits_more_than_a_bucket_holds_and_refills() {
 }
 
 #[test]
-fn no_order_of_returns_admits_more_than_a_log_holds() {
+fn no_order_of_returns_exceeds_a_log() {
     let mut dice = Dice(6);
     for _ in 0..3_000 {
         let (count, period) = (1 + dice.below(20), 1 + dice.below(30));
@@ -257,7 +259,7 @@ fn no_order_of_returns_admits_more_than_a_log_holds() {
 }
 
 #[test]
-fn no_order_of_returns_admits_more_than_a_window_holds() {
+fn no_order_of_returns_exceeds_a_window() {
     let mut dice = Dice(7);
     for _ in 0..3_000 {
         let (count, period) = (1 + dice.below(20), 1 + dice.below(30));

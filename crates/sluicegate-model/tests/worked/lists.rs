@@ -1,7 +1,7 @@
-//! Several rules on one key: all or nothing.
+//! Lists of rules on one key: all or nothing.
 
 use crate::{MS, S, later, left, never, no, reserved, yes};
-use sluicegate_model::{Answer, Model, Rule, Windows};
+use sluicegate_model::{Decision, Model, Rule, Windows};
 
 fn bucket_rule(count: u64, burst: u64) -> Rule {
     Rule::Bucket { count, period: S, burst, initial: None }
@@ -11,8 +11,8 @@ fn window_rule(count: u64) -> Rule {
     Rule::FixedWindow { count, windows: Windows::Epoch { period: 60 * S } }
 }
 
-fn by_second(denial: Answer) -> Answer {
-    Answer { denied_by: Some(1), ..denial }
+fn by_second(denial: Decision) -> Decision {
+    Decision { denied_by: Some(1), ..denial }
 }
 
 #[test]
@@ -37,23 +37,23 @@ fn never_is_the_longest_wait_of_all() {
 }
 
 #[test]
-fn the_first_of_equals_speaks() {
+fn on_a_tie_the_first_rule_is_reported() {
     let mut model = Model::new(vec![bucket_rule(1, 5), bucket_rule(1, 5)]);
     assert_eq!(model.check(0, 5), yes(5, 0, 5 * S));
     assert_eq!(model.check(0, 1), no(5, 0, S, 5 * S));
-    // Equal remaining, different resets: the first rule's are told.
+    // Equal remaining, different resets: those of the first rule are reported.
     let mut model = Model::new(vec![bucket_rule(2, 5), bucket_rule(1, 5)]);
     assert_eq!(model.check(0, 5), yes(5, 0, 2_500 * MS));
 }
 
 #[test]
-fn equal_rules_have_a_state_each() {
+fn equal_rules_have_separate_states() {
     let mut model = Model::new(vec![window_rule(5), window_rule(5)]);
     assert_eq!(model.check(0, 3), yes(5, 2, 60 * S));
 }
 
 #[test]
-fn the_longest_delay_is_told() {
+fn the_longest_delay_is_reported() {
     let slow = Rule::Pacer { count: 1, period: S, queue: 3 };
     let fast = Rule::Pacer { count: 10, period: S, queue: 3 };
     let mut model = Model::new(vec![fast, slow]);
@@ -71,7 +71,7 @@ fn a_pacer_in_the_list_rules_out_refunds_for_all() {
 }
 
 #[test]
-fn takes_what_all_have() {
+fn take_charges_the_least_remaining() {
     let mut model = Model::new(vec![bucket_rule(1, 5), window_rule(8)]);
     assert_eq!(model.take(0, 9), (yes(5, 0, 5 * S), 5));
     assert_eq!(model.take(0, 9), (no(5, 0, S, 5 * S), 0));
@@ -80,7 +80,7 @@ fn takes_what_all_have() {
 }
 
 #[test]
-fn a_refund_goes_to_each() {
+fn a_refund_goes_to_each_rule() {
     let mut model = Model::new(vec![bucket_rule(1, 5), window_rule(8)]);
     model.check(0, 5);
     assert_eq!(model.refund(0, 4), Some(yes(5, 4, S)));
@@ -113,22 +113,22 @@ fn a_cancel_returns_what_each_rule_still_counts() {
 }
 
 #[test]
-fn who_waited_is_told_apart_rule_by_rule() {
-    // The first bucket is large enough not to make anybody wait.
+fn whether_a_call_waited_is_recorded_per_rule() {
+    // The first bucket is large enough that no call waits.
     let mut model = Model::new(vec![bucket_rule(1, 100), bucket_rule(1, 5)]);
     model.check(0, 5);
     let (_, receipt) = model.reserve(0, 2, 10 * S);
     model.reserve(0, 1, 10 * S);
     let returned = receipt.is_some_and(|receipt| model.cancel(0, receipt));
     assert!(returned);
-    // Only the first bucket got its two back: 6 used there, and still 8 in the second.
+    // Only the first bucket had its two returned: 6 used there, and still 8 in the second.
     assert_eq!(model.check(0, 95), by_second(never(5, 0, 8 * S)));
     assert_eq!(model.check(0, 1), by_second(no(5, 0, 4 * S, 8 * S)));
     assert_eq!(model.next_window(0), 4 * S);
 }
 
 #[test]
-fn an_excess_is_charged_to_each() {
+fn an_excess_is_charged_to_each_rule() {
     let mut model = Model::new(vec![bucket_rule(1, 5), window_rule(8)]);
     let receipt = reserved(&mut model, 0, 2);
     assert!(model.settle(0, receipt, 7));

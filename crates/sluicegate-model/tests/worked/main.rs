@@ -1,4 +1,5 @@
-//! Worked examples, with numbers computed by hand from the definitions, and laws that random calls must obey.
+//! Worked examples, with numbers computed by hand from the definitions, and laws that random calls
+//! must obey.
 
 mod bucket;
 mod bucket_clock;
@@ -12,7 +13,7 @@ mod sliding_log;
 mod sliding_window;
 mod smooth;
 
-use sluicegate_model::{Answer, Model, ReceiptId, RetryAfter, Rule, Windows};
+use sluicegate_model::{Decision, Model, ReceiptId, RetryAfter, Rule, Windows};
 
 /// A millisecond, a second, a day and a hundred years of 365 days, in microseconds.
 const MS: u64 = 1_000;
@@ -40,19 +41,19 @@ fn pacer(count: u64, period: u64, queue: u64) -> Model {
     Model::new(vec![Rule::Pacer { count, period, queue }])
 }
 
-/// An allowed call that acts at once.
-fn yes(limit: u64, remaining: u64, reset_after: u64) -> Answer {
-    Answer { allowed: true, limit, remaining, retry_after: None, reset_after, delay: 0, denied_by: None }
+/// An allowed call without a delay.
+fn yes(limit: u64, remaining: u64, reset_after: u64) -> Decision {
+    Decision { allowed: true, limit, remaining, retry_after: None, reset_after, delay: 0, denied_by: None }
 }
 
 /// An allowed call that acts after a delay.
-fn later(limit: u64, remaining: u64, reset_after: u64, delay: u64) -> Answer {
-    Answer { delay, ..yes(limit, remaining, reset_after) }
+fn later(limit: u64, remaining: u64, reset_after: u64, delay: u64) -> Decision {
+    Decision { delay, ..yes(limit, remaining, reset_after) }
 }
 
 /// A denial by the first rule.
-fn no(limit: u64, remaining: u64, retry_after: u64, reset_after: u64) -> Answer {
-    Answer {
+fn no(limit: u64, remaining: u64, retry_after: u64, reset_after: u64) -> Decision {
+    Decision {
         allowed: false,
         retry_after: Some(RetryAfter::After(retry_after)),
         denied_by: Some(0),
@@ -60,9 +61,9 @@ fn no(limit: u64, remaining: u64, retry_after: u64, reset_after: u64) -> Answer 
     }
 }
 
-/// A denial for ever by the first rule.
-fn never(limit: u64, remaining: u64, reset_after: u64) -> Answer {
-    Answer { retry_after: Some(RetryAfter::Never), ..no(limit, remaining, 0, reset_after) }
+/// A denial by the first rule, with `Never`.
+fn never(limit: u64, remaining: u64, reset_after: u64) -> Decision {
+    Decision { retry_after: Some(RetryAfter::Never), ..no(limit, remaining, 0, reset_after) }
 }
 
 /// The receipt of a reservation that must be allowed and must not wait.
@@ -81,7 +82,7 @@ fn waiting(model: &mut Model, now: u64, cost: u64, delay: u64) -> ReceiptId {
     }
 }
 
-/// What remains now.
+/// Returns what remains now.
 fn left(model: &Model, now: u64) -> u64 {
     model.peek(now, 0).remaining
 }

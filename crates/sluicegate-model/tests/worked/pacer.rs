@@ -14,7 +14,7 @@ fn calls_leave_one_slot_apart() {
 }
 
 #[test]
-fn a_cost_takes_so_many_slots() {
+fn each_unit_of_cost_takes_a_slot() {
     let mut model = pacer(10, S, 20);
     assert_eq!(model.check(0, 3), later(21, 18, 300 * MS, 0));
     assert_eq!(model.peek(0, 2), later(21, 18, 300 * MS, 300 * MS));
@@ -25,7 +25,7 @@ fn a_cost_takes_so_many_slots() {
 }
 
 #[test]
-fn a_slot_between_two_microseconds_is_told_as_the_later() {
+fn a_slot_between_microseconds_is_rounded_up() {
     let mut model = pacer(7, S, 2);
     assert_eq!(model.check(0, 1), later(3, 2, 142_858, 0));
     assert_eq!(model.check(0, 1), later(3, 1, 285_715, 142_858));
@@ -34,19 +34,19 @@ fn a_slot_between_two_microseconds_is_told_as_the_later() {
 }
 
 #[test]
-fn without_a_queue_nobody_waits() {
+fn without_a_queue_no_call_waits() {
     let mut model = pacer(10, S, 0);
     assert_eq!(model.check(0, 1), yes(1, 0, 100 * MS));
     assert_eq!(model.check(0, 1), no(1, 0, 100 * MS, 100 * MS));
 }
 
 #[test]
-fn a_reservation_waits_no_longer_than_it_says() {
+fn a_reservation_waits_at_most_max_wait() {
     let mut model = pacer(10, S, 20);
     model.check(0, 5);
     assert_eq!(model.reserve(0, 1, 300 * MS), (no(21, 16, 200 * MS, 500 * MS), None));
     assert_eq!(model.reserve(0, 1, 500 * MS - 1).0, no(21, 16, 1, 500 * MS));
-    // A cost of all slots needs an empty queue, however long it is ready to wait.
+    // A cost of all slots needs an empty queue, whatever its maximum wait.
     assert_eq!(model.reserve(0, 21, 10 * S).0, no(21, 16, 500 * MS, 500 * MS));
     assert_eq!(model.reserve(0, 22, 10 * S).0, never(21, 16, 500 * MS));
     let (answer, receipt) = model.reserve(0, 1, 500 * MS);
@@ -79,7 +79,7 @@ fn only_the_last_slot_can_be_cancelled() {
 }
 
 #[test]
-fn what_has_left_the_queue_is_not_cancelled() {
+fn a_call_that_has_left_cannot_be_cancelled() {
     let mut model = pacer(10, S, 20);
     let receipt = waiting(&mut model, 0, 2, 0);
     // Half of the two slots have passed after 100 ms.
@@ -90,7 +90,7 @@ fn what_has_left_the_queue_is_not_cancelled() {
 }
 
 #[test]
-fn slots_are_settled() {
+fn a_slot_can_be_settled() {
     let mut model = pacer(10, S, 20);
     let receipt = waiting(&mut model, 0, 5, 0);
     assert!(model.settle(0, receipt, 2));
@@ -106,7 +106,7 @@ fn it_decides_like_a_bucket_one_larger_than_the_queue() {
     for step in 0..200_u64 {
         let (now, cost) = (step * step % 90 + step, step * 7 % 12);
         let (with_delay, without) = (paced.check(now, cost), plain.check(now, cost));
-        assert_eq!(sluicegate_model::Answer { delay: 0, ..with_delay }, without);
+        assert_eq!(sluicegate_model::Decision { delay: 0, ..with_delay }, without);
     }
 }
 

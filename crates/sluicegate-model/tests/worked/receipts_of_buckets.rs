@@ -1,11 +1,11 @@
-//! Reserving on buckets, and giving back or settling later, in every order.
+//! Reserving on buckets, and cancelling or settling later, in every order.
 
 use crate::{CENTURY, DAY, S, bucket, later, left, never, no, reserved, waiting, yes};
 
 const TEN_YEARS: u64 = 3_650 * DAY;
 
 #[test]
-fn a_bucket_lends_to_who_waits() {
+fn a_bucket_lends_to_a_call_that_waits() {
     let mut model = bucket(1, S, 5);
     model.check(0, 5);
     assert_eq!(model.reserve(0, 3, 2 * S), (no(5, 0, S, 5 * S), None));
@@ -19,11 +19,11 @@ fn a_bucket_lends_to_who_waits() {
 }
 
 #[test]
-fn nobody_waits_longer_than_a_century() {
+fn no_call_waits_longer_than_a_century() {
     let mut model = bucket(1, TEN_YEARS, 10);
     model.check(0, 10);
     assert_eq!(model.reserve(0, 10, u64::MAX).0, later(10, 0, 2 * CENTURY, CENTURY));
-    // 110 years away, and only 100 of them can be waited.
+    // 110 years away, and the longest wait is 100.
     assert_eq!(model.reserve(0, 1, u64::MAX), (no(10, 0, TEN_YEARS, 2 * CENTURY), None));
 }
 
@@ -39,7 +39,7 @@ fn a_cancel_returns_what_has_not_leaked() {
 }
 
 #[test]
-fn fractions_of_a_token_come_back_too() {
+fn fractions_of_a_token_are_returned_too() {
     let mut model = bucket(7, S, 2);
     let receipt = reserved(&mut model, 0, 1);
     model.check(0, 1);
@@ -64,7 +64,7 @@ fn two_receipts_in_either_order() {
 }
 
 #[test]
-fn cancelling_across_calls_leaves_the_last_call_charged() {
+fn cancelling_across_calls_keeps_the_last_charge() {
     let mut model = bucket(1, S, 20);
     let a = reserved(&mut model, 0, 5);
     let b = reserved(&mut model, 4 * S, 5);
@@ -75,7 +75,7 @@ fn cancelling_across_calls_leaves_the_last_call_charged() {
 }
 
 #[test]
-fn what_was_refunded_is_not_cancelled_again() {
+fn a_refund_is_not_returned_again_by_a_cancel() {
     let mut model = bucket(1, S, 20);
     let a = reserved(&mut model, 0, 5);
     model.refund(0, 3);
@@ -92,12 +92,13 @@ fn what_was_refunded_is_not_cancelled_again() {
 }
 
 #[test]
-fn what_was_cancelled_closes_the_queue_behind_it() {
+fn a_cancel_moves_later_charges_up() {
     let mut model = bucket(1, 3, 6);
     let a = reserved(&mut model, 1, 5);
     let b = reserved(&mut model, 3, 1);
     let c = reserved(&mut model, 5, 1);
-    // Full at 16, 19 and 22 after them. Ten of the first have not leaked, so the others end at 9 and 12.
+    // Full at 16, 19 and 22 after them. Ten of the first have not leaked, so the others end at 9
+    // and 12.
     assert!(model.cancel(6, a));
     assert_eq!(model.peek(6, 0), yes(6, 4, 6));
     model.check(9, 1);
@@ -110,7 +111,7 @@ fn what_was_cancelled_closes_the_queue_behind_it() {
 }
 
 #[test]
-fn what_was_refunded_of_two_is_not_cancelled_twice() {
+fn a_refund_of_two_is_not_cancelled_twice() {
     for a_first in [true, false] {
         let mut model = bucket(1, S, 20);
         let a = reserved(&mut model, 0, 5);
@@ -125,7 +126,7 @@ fn what_was_refunded_of_two_is_not_cancelled_twice() {
 }
 
 #[test]
-fn a_cancel_after_a_refund_reaches_what_the_refund_would_have_taken_instead() {
+fn a_cancel_after_a_refund_returns_the_rest() {
     let mut model = bucket(1, S, 20);
     let a = reserved(&mut model, 0, 10);
     let b = reserved(&mut model, 0, 5);
@@ -139,7 +140,7 @@ fn a_cancel_after_a_refund_reaches_what_the_refund_would_have_taken_instead() {
 }
 
 #[test]
-fn who_waited_gets_nothing_while_a_later_call_is_charged() {
+fn a_waiting_call_below_another_returns_nothing() {
     let mut model = bucket(1, S, 5);
     model.check(0, 5);
     let a = waiting(&mut model, 0, 3, 3 * S);
@@ -150,19 +151,19 @@ fn who_waited_gets_nothing_while_a_later_call_is_charged() {
 }
 
 #[test]
-fn who_waited_and_is_last_gets_it_back() {
+fn a_waiting_call_that_is_last_is_returned() {
     let mut model = bucket(1, S, 5);
     model.check(0, 5);
     let a = waiting(&mut model, 0, 3, 3 * S);
     let b = waiting(&mut model, 0, 1, 4 * S);
     assert!(model.cancel(S, b));
     assert!(model.cancel(S, a));
-    // As if neither had been: one second's worth of refilling.
+    // As if neither call had been made: one second of refilling.
     assert_eq!(model.peek(S, 0), yes(5, 1, 4 * S));
 }
 
 #[test]
-fn who_did_not_wait_gets_it_back_under_a_later_call() {
+fn a_call_that_did_not_wait_is_returned_below_another() {
     let mut model = bucket(1, S, 5);
     let a = reserved(&mut model, 0, 5);
     waiting(&mut model, 0, 1, S);
@@ -192,7 +193,7 @@ fn settling_late_returns_what_has_not_leaked() {
 }
 
 #[test]
-fn settled_debt_has_to_be_waited_for() {
+fn settled_debt_delays_later_calls() {
     let mut model = bucket(1, S, 5);
     let receipt = reserved(&mut model, 0, 5);
     assert!(model.settle(0, receipt, 9));
@@ -204,10 +205,10 @@ fn debt_stops_at_a_century() {
     let mut model = bucket(1, TEN_YEARS, 1);
     let receipt = reserved(&mut model, CENTURY, 1);
     assert!(model.settle(CENTURY, receipt, 1_000_000_000));
-    // Ten tokens in debt, and the eleventh is the one to be had.
+    // Ten tokens in debt, and the eleventh is the first usable one.
     let wait = CENTURY + TEN_YEARS;
     assert_eq!(model.check(CENTURY, 1), no(1, 0, wait, wait));
-    // A step back makes it deeper still; a settle leaves that as it is.
+    // A step back deepens the debt; a settle leaves it as it is.
     let deeper = no(1, 0, wait + DAY, wait + DAY);
     assert_eq!(model.check(CENTURY - DAY, 1), deeper);
     let receipt = reserved(&mut model, CENTURY - DAY, 0);
@@ -216,7 +217,7 @@ fn debt_stops_at_a_century() {
 }
 
 #[test]
-fn a_reservation_of_nothing_is_worth_nothing() {
+fn a_reservation_of_cost_zero_returns_nothing() {
     let mut model = bucket(1, S, 5);
     let receipt = reserved(&mut model, 0, 0);
     assert!(!model.cancel(0, receipt));
@@ -242,7 +243,7 @@ fn a_reset_voids_receipts() {
 }
 
 #[test]
-fn a_cancel_after_a_step_back_gives_no_more_than_the_cost() {
+fn a_cancel_after_a_step_back_returns_at_most_the_cost() {
     let mut model = bucket(1, S, 20);
     let receipt = reserved(&mut model, 10 * S, 5);
     assert_eq!(left(&model, 8 * S), 13);

@@ -14,7 +14,7 @@ fn a_reservation_decides_as_a_check() {
 }
 
 #[test]
-fn a_fixed_window_takes_back_while_it_runs() {
+fn a_fixed_window_returns_cost_until_it_ends() {
     for (now, returned) in [(10 * S, true), (60 * S - 1, true), (60 * S, false)] {
         let mut model = fixed(5, EPOCH);
         let receipt = reserved(&mut model, 10 * S, 3);
@@ -25,7 +25,7 @@ fn a_fixed_window_takes_back_while_it_runs() {
 }
 
 #[test]
-fn what_was_refunded_is_not_cancelled_again() {
+fn a_refund_is_not_returned_again_by_a_cancel() {
     for mut model in [fixed(5, EPOCH), fixed(5, FIRST), sliding(5, 60 * S), log(5, 60 * S)] {
         let receipt = reserved(&mut model, 10 * S, 3);
         model.refund(10 * S, 2);
@@ -36,7 +36,7 @@ fn what_was_refunded_is_not_cancelled_again() {
 }
 
 #[test]
-fn what_was_refunded_of_two_is_not_cancelled_twice() {
+fn a_refund_of_two_is_not_cancelled_twice() {
     for a_first in [true, false] {
         for mut model in [fixed(5, EPOCH), fixed(5, FIRST), sliding(5, 60 * S), log(5, 60 * S)] {
             let a = reserved(&mut model, 10 * S, 2);
@@ -52,7 +52,7 @@ fn what_was_refunded_of_two_is_not_cancelled_twice() {
 }
 
 #[test]
-fn a_cancel_in_the_middle_leaves_the_others_worth_their_cost() {
+fn a_cancel_in_the_middle_keeps_the_other_charges() {
     for mut model in [fixed(9, EPOCH), fixed(9, FIRST), sliding(9, 60 * S), log(9, 60 * S)] {
         let [a, b, c] = [2, 3, 4].map(|cost| reserved(&mut model, 10 * S, cost));
         for (receipt, expected) in [(b, 3), (c, 7), (a, 9)] {
@@ -63,7 +63,7 @@ fn a_cancel_in_the_middle_leaves_the_others_worth_their_cost() {
 }
 
 #[test]
-fn a_cancel_after_a_refund_reaches_what_the_refund_would_have_taken_instead() {
+fn a_cancel_after_a_refund_returns_the_rest() {
     for mut model in [fixed(9, EPOCH), fixed(9, FIRST), sliding(9, 60 * S), log(9, 60 * S)] {
         let a = reserved(&mut model, 10 * S, 5);
         let b = reserved(&mut model, 10 * S, 3);
@@ -78,7 +78,7 @@ fn a_cancel_after_a_refund_reaches_what_the_refund_would_have_taken_instead() {
 }
 
 #[test]
-fn a_cut_in_one_window_leaves_the_receipts_of_the_other_alone() {
+fn a_return_in_one_window_keeps_the_receipts_of_the_other() {
     let mut model = sliding(10, 60 * S);
     let a = reserved(&mut model, 30 * S, 4);
     let b = reserved(&mut model, 30 * S, 4);
@@ -94,7 +94,7 @@ fn a_cut_in_one_window_leaves_the_receipts_of_the_other_alone() {
 }
 
 #[test]
-fn a_fixed_window_may_owe() {
+fn a_fixed_window_may_be_in_debt() {
     let mut model = fixed(5, EPOCH);
     let receipt = reserved(&mut model, 10 * S, 3);
     assert!(model.settle(10 * S, receipt, 9));
@@ -109,7 +109,7 @@ fn an_excess_is_charged_when_it_is_settled() {
     let receipt = reserved(&mut model, 10 * S, 3);
     assert!(model.settle(70 * S, receipt, 4));
     assert_eq!(model.peek(70 * S, 0), yes(5, 4, 50 * S));
-    // It counts as a call, so the clock does not go back before it.
+    // It counts as a call, so no later call is earlier than it.
     assert_eq!(left(&model, 10 * S), 4);
 
     let mut model = log(5, 60 * S);
@@ -127,7 +127,7 @@ fn a_window_opened_by_a_debt() {
 }
 
 #[test]
-fn a_window_cancelled_to_nothing_is_closed() {
+fn a_window_cancelled_to_zero_is_closed() {
     let mut model = fixed(5, FIRST);
     let receipt = reserved(&mut model, 20 * S, 3);
     assert!(model.cancel(30 * S, receipt));
@@ -146,7 +146,7 @@ fn a_receipt_of_a_closed_window_is_void() {
 }
 
 #[test]
-fn a_receipt_does_not_reach_a_window_that_opens_again_at_the_same_time() {
+fn a_receipt_is_void_in_a_window_reopened_at_the_same_time() {
     let mut model = fixed(5, FIRST);
     let receipt = reserved(&mut model, 5 * S, 3);
     model.check(100 * S, 1);
@@ -158,7 +158,7 @@ fn a_receipt_does_not_reach_a_window_that_opens_again_at_the_same_time() {
 }
 
 #[test]
-fn a_sliding_window_takes_back_from_the_last_window_too() {
+fn a_sliding_window_returns_from_the_previous_window_too() {
     for (now, returned) in [(30 * S, true), (75 * S, true), (120 * S - 1, true), (120 * S, false)] {
         let mut model = sliding(10, 60 * S);
         let receipt = reserved(&mut model, 30 * S, 8);
@@ -179,7 +179,7 @@ fn a_sliding_window_settles_in_the_window_of_the_receipt() {
 }
 
 #[test]
-fn a_log_takes_back_its_own_entry() {
+fn a_log_returns_its_own_entry() {
     let mut model = log(5, 60 * S);
     let a = reserved(&mut model, 0, 2);
     let b = reserved(&mut model, 10 * S, 3);
@@ -189,7 +189,7 @@ fn a_log_takes_back_its_own_entry() {
 }
 
 #[test]
-fn a_log_entry_that_was_refunded_is_worth_what_is_left() {
+fn a_refunded_log_entry_returns_the_rest() {
     let mut model = log(5, 60 * S);
     let a = reserved(&mut model, 0, 2);
     let b = reserved(&mut model, 10 * S, 3);

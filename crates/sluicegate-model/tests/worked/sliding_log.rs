@@ -8,7 +8,7 @@ fn counting_all(count: u64, period: u64) -> Model {
 }
 
 #[test]
-fn the_oldest_must_leave_first() {
+fn the_oldest_ages_out_first() {
     let mut model = log(5, 60 * S);
     assert_eq!(model.check(0, 2), yes(5, 3, 60 * S));
     assert_eq!(model.check(10 * S, 3), yes(5, 0, 60 * S));
@@ -44,10 +44,10 @@ fn a_refund_takes_the_newest_first() {
 }
 
 #[test]
-fn a_step_back_enters_at_the_latest_time() {
+fn a_step_back_records_at_the_latest_time() {
     let mut model = log(5, 60 * S);
     model.check(100 * S, 2);
-    // Entered at 100 s, so it leaves at 160 s, which is 110 s away.
+    // Recorded at 100 s, so it ages out at 160 s, which is 110 s away.
     assert_eq!(model.check(50 * S, 3), yes(5, 0, 110 * S));
     assert_eq!(model.check(50 * S, 1), no(5, 0, 110 * S, 110 * S));
     assert_eq!(model.check(160 * S - 1, 1), no(5, 0, 1, 1));
@@ -56,7 +56,7 @@ fn a_step_back_enters_at_the_latest_time() {
 }
 
 #[test]
-fn a_refund_leaves_what_has_passed_alone() {
+fn a_refund_ignores_what_has_aged_out() {
     let mut model = log(5, 60 * S);
     model.check(10 * S, 5);
     assert_eq!(model.refund(100 * S, 5), Some(yes(5, 5, 0)));
@@ -73,7 +73,7 @@ fn the_latest_time_survives_a_refund() {
 }
 
 #[test]
-fn takes_what_is_left() {
+fn take_charges_what_remains() {
     let mut model = log(5, 60 * S);
     assert_eq!(model.take(0, 4), (yes(5, 1, 60 * S), 4));
     assert_eq!(model.take(S, 4), (yes(5, 0, 60 * S), 1));
@@ -81,21 +81,21 @@ fn takes_what_is_left() {
 }
 
 #[test]
-fn a_denied_call_counts_where_all_do() {
+fn with_count_all_a_denied_call_counts() {
     let mut model = counting_all(5, 60 * S);
     assert_eq!(model.check(0, 4), yes(5, 1, 60 * S));
-    // Entered: 4 at 0 and 2 at 10 s. A look enters nothing.
+    // Recorded: 4 at 0 and 2 at 10 s. A peek records nothing.
     assert_eq!(model.peek(10 * S, 2), no(5, 1, 50 * S, 50 * S));
     assert_eq!(model.check(10 * S, 2), no(5, 0, 50 * S, 60 * S));
-    // Once the four have left there is room for three, but not for four.
+    // Once the four have aged out there is room for three, but not for four.
     assert_eq!(model.peek(60 * S, 3), yes(5, 3, 10 * S));
     assert_eq!(model.peek(60 * S, 4), no(5, 3, 10 * S, 10 * S));
-    // Too much for the limit is not entered.
+    // A cost above the limit is not recorded.
     assert_eq!(model.check(60 * S, 6), never(5, 3, 10 * S));
 }
 
 #[test]
-fn who_keeps_trying_never_recovers_where_all_count() {
+fn with_count_all_a_caller_that_keeps_trying_stays_denied() {
     let mut model = counting_all(1, 60 * S);
     assert!(model.check(0, 1).allowed);
     for turn in 1..10 {
@@ -104,10 +104,11 @@ fn who_keeps_trying_never_recovers_where_all_count() {
 }
 
 #[test]
-fn only_entries_that_can_matter_are_remembered_where_all_count() {
+fn with_count_all_only_the_needed_entries_are_kept() {
     let mut model = counting_all(5, 60 * S);
     model.check(0, 5);
-    // 5 at 1 s make up the count alone, so those of 0 are dropped; likewise by 3 + 3 at 2 s and 3 s.
+    // 5 at 1 s make up the count alone, so those of 0 are dropped; likewise by 3 + 3 at 2 s and 3
+    // s.
     model.check(S, 5);
     assert_eq!(model.next_window(S), 61 * S);
     model.check(2 * S, 3);
@@ -119,7 +120,7 @@ fn only_entries_that_can_matter_are_remembered_where_all_count() {
 }
 
 #[test]
-fn calls_at_one_time_are_one_entry_where_all_count() {
+fn with_count_all_simultaneous_calls_share_an_entry() {
     let mut model = counting_all(5, 60 * S);
     model.check(0, 5);
     for _ in 0..3 {
@@ -131,7 +132,7 @@ fn calls_at_one_time_are_one_entry_where_all_count() {
 }
 
 #[test]
-fn a_denied_call_sets_the_latest_time_where_all_count() {
+fn with_count_all_a_denied_call_sets_the_latest_time() {
     let mut model = counting_all(5, 60 * S);
     model.check(0, 5);
     model.check(50 * S, 1);
@@ -140,7 +141,7 @@ fn a_denied_call_sets_the_latest_time_where_all_count() {
 }
 
 #[test]
-fn taking_and_reserving_is_not_offered_where_all_count() {
+fn with_count_all_take_and_reserve_are_unsupported() {
     let mut model = counting_all(5, 60 * S);
     assert_eq!(model.take(0, 3), (yes(5, 5, 0), 0));
     assert_eq!(model.reserve(0, 3, 0), (yes(5, 5, 0), None));

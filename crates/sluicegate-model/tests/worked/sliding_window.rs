@@ -3,7 +3,7 @@
 use crate::{S, left, never, no, sliding, yes};
 
 #[test]
-fn the_last_window_fades() {
+fn the_previous_window_fades() {
     let mut model = sliding(10, 60 * S);
     // All of 8 until 60 s, then fading until 120 s.
     assert_eq!(model.check(30 * S, 8), yes(10, 2, 90 * S));
@@ -23,7 +23,7 @@ fn the_last_window_fades() {
 }
 
 #[test]
-fn a_fraction_of_one_still_counts() {
+fn a_fraction_of_a_unit_still_counts() {
     let mut model = sliding(10, 7);
     assert_eq!(model.check(0, 10), yes(10, 0, 14));
     // 10 * 6 / 7 = 8.57 at 8, so one; 10 * 5 / 7 = 7.14 at 9, so two.
@@ -36,7 +36,7 @@ fn a_fraction_of_one_still_counts() {
 }
 
 #[test]
-fn a_refund_goes_to_the_running_window_only() {
+fn a_refund_goes_to_the_current_window_only() {
     let mut model = sliding(10, 60 * S);
     model.check(30 * S, 8);
     model.check(90 * S, 3);
@@ -57,14 +57,14 @@ fn a_step_back_stays_at_the_latest_time() {
 }
 
 #[test]
-fn twenty_at_once_are_five_yes_and_fifteen_no() {
+fn of_twenty_calls_at_once_five_are_allowed() {
     let mut model = sliding(5, 60 * S);
     let allowed = (0..20).filter(|_| model.check(7, 1).allowed).count();
     assert_eq!(allowed, 5);
 }
 
 #[test]
-fn takes_what_is_left() {
+fn take_charges_what_remains() {
     let mut model = sliding(10, 60 * S);
     model.check(30 * S, 8);
     assert_eq!(model.take(75 * S, 9), (yes(10, 0, 105 * S), 4));

@@ -1,4 +1,4 @@
-//! Guava's limiter, by hand.
+//! Guava's limiter, computed by hand.
 
 use crate::{Model, Rule, S as SECOND};
 use sluicegate_model::{Permits, RetryAfter, Smooth};
@@ -9,7 +9,7 @@ fn model(count: u64, permits: Permits, initial: Option<u64>) -> Model {
 
 #[test]
 fn the_next_caller_pays() {
-    let mut model = model(5, Permits::ASecond, None);
+    let mut model = model(5, Permits::OneSecond, None);
     assert!(model.check(0, 5_000).allowed);
     assert_eq!(model.check(0, 1).retry_after, Some(RetryAfter::After(1_000 * SECOND)));
     let waits = model.check_within(0, 1, 1_000 * SECOND);
@@ -20,8 +20,8 @@ fn the_next_caller_pays() {
 }
 
 #[test]
-fn a_second_is_stored() {
-    let mut model = model(5, Permits::ASecond, None);
+fn one_second_is_stored() {
+    let mut model = model(5, Permits::OneSecond, None);
     assert_eq!(model.peek(600_000, 0).remaining, 3);
     assert_eq!(model.peek(60 * SECOND, 0).remaining, 5);
     assert!((0..6).all(|_| model.check(60 * SECOND, 1).allowed));
@@ -30,14 +30,14 @@ fn a_second_is_stored() {
 }
 
 #[test]
-fn it_starts_with_what_is_said_and_can_be_given_more() {
+fn it_starts_with_initial_and_can_be_refunded() {
     let mut model = model(5, Permits::Burst(10), Some(7));
     assert_eq!(model.peek(0, 0).remaining, 7);
     assert_eq!(model.refund(0, 2).map(|answer| answer.remaining), Some(9));
     assert_eq!(model.refund(0, 2).map(|answer| answer.remaining), Some(10));
 }
 
-/// 10 a second with 4 s: from 40 permits down to 20 takes 4 s, from 20 down to none 2 s.
+/// 10 per second with 4 s: from 40 permits down to 20 takes 4 s, from 20 down to 0 takes 2 s.
 #[test]
 fn a_warm_up_takes_its_time() {
     let mut model = model(10, Permits::WarmUp { period: 4 * SECOND, cold_thousandths: 3_000 }, None);

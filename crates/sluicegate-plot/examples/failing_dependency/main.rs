@@ -1,5 +1,6 @@
-//! A service whose dependency slows down and fails for a while: without protection, with a guard, and a picture of both.
-//! `cargo run -p sluicegate-plot --example failing_dependency -- picture.svg`
+//! A service whose dependency slows down and fails for a while: without protection, with a guard,
+//! and a picture of both. `cargo run -p sluicegate-plot --example failing_dependency --
+//! picture.svg`
 
 mod stage;
 
@@ -24,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             payments.call(|| bank.pay()).await.map_err(|why| match why {
                 Failure::Failed(ended) => ended,
                 Failure::TimedOut => Ended::TimedOut,
-                _ => Ended::Refused,
+                _ => Ended::Denied,
             })
         }
     };

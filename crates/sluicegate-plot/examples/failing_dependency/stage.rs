@@ -1,4 +1,5 @@
-//! What the example plays on: a bank with ten clerks and two bad times, customers with a second of patience, and a picture.
+//! What the example plays on: a bank with ten clerks and two bad times, customers with a second of
+//! patience, and a picture.
 
 use sluicegate::clock::{Clock as _, TokioClock};
 use sluicegate_core::{Span, Time};
@@ -29,7 +30,7 @@ const BANK: &str = "workers=10 takes=50ms slow=15s..30s:x10 fail=40s..50s:100%";
 /// How a call ended that did not end well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ended {
-    Refused,
+    Denied,
     Failed,
     TimedOut,
 }
@@ -119,7 +120,7 @@ impl Stage {
                 let paid = tokio::time::timeout(TIMEOUT, paid).await.unwrap_or(Err(Ended::TimedOut));
                 let end = match paid {
                     Ok(()) => End::Good,
-                    Err(Ended::Refused) => End::Refused,
+                    Err(Ended::Denied) => End::Denied,
                     Err(Ended::Failed) => End::Failed,
                     Err(Ended::TimedOut) => End::TimedOut,
                 };
@@ -141,12 +142,12 @@ impl Stage {
 
     /// A table on standard output, and the picture.
     pub(crate) fn draw(self, path: Option<OsString>) -> Result<(), Box<dyn Error>> {
-        let mut table = format!("{:38}{:>8}{:>10}{:>10}{:>10}\n", "", "good", "refused", "in vain", "p99");
+        let mut table = format!("{:38}{:>8}{:>10}{:>10}{:>10}\n", "", "good", "denied", "failed", "p99");
         for Ran { label, outcome } in &self.ran {
             let totals = outcome.totals;
             let part = |some| percent(some, totals.offered);
             let in_vain = part(totals.failed + totals.timed_out);
-            let (good, refused, p99) = (part(totals.good), part(totals.refused), about(totals.p99));
+            let (good, refused, p99) = (part(totals.good), part(totals.denied), about(totals.p99));
             table += &format!("{label:38}{good:>8}{refused:>10}{in_vain:>10}{p99:>10}\n");
         }
         let like = like();

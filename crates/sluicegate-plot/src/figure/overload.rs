@@ -18,7 +18,7 @@ const SMALL: f64 = 10.5;
 /// What a picture of an overload shows.
 #[derive(Clone, Debug)]
 pub struct OverloadFigure<'a> {
-    /// The title; what was tried if not said.
+    /// The title; by default, what was compared.
     pub title: Option<&'a str>,
     /// The columns, at least one.
     pub views: &'a [OverloadView],
@@ -80,7 +80,7 @@ fn usual_title(report: &Report) -> String {
     }
 }
 
-/// What was tried to the left, and what came of it to the right.
+/// The limit or protection on the left, its result on the right.
 fn label(scene: &mut Scene, ran: &Ran, y: f64) {
     let said =
         Text::new((scene.width - MARGIN, y), came_of_it(ran), 12.0).anchor(Anchor::End).ink(Ink::Faint);
@@ -93,9 +93,9 @@ fn came_of_it(ran: &Ran) -> String {
     let totals = &ran.outcome.totals;
     let part = |some| percent(some, totals.offered);
     format!(
-        "{} good, {} refused, {} in vain; {} of the work wasted; 99 of 100 knew within {}",
+        "{} good, {} denied, {} failed; {} of the work wasted; p99 {}",
         part(totals.good),
-        part(totals.refused),
+        part(totals.denied),
         part(totals.failed + totals.timed_out),
         percent(totals.wasted.as_micros(), totals.worked.as_micros().max(1)),
         about(totals.p99),
@@ -126,9 +126,7 @@ impl OverloadView {
         let mut end = x + words.width() + 16.0;
         scene.text(words);
         let inks: &[(Ink, &str)] = match self {
-            OverloadView::Calls => {
-                &[(Ink::Allowed, "good"), (Ink::Denied, "refused"), (Ink::Over, "in vain")]
-            }
+            OverloadView::Calls => &[(Ink::Allowed, "good"), (Ink::Denied, "denied"), (Ink::Over, "failed")],
             OverloadView::Waits => &[(Ink::AllowedSoft, "half of them"), (Ink::Over, "99 of 100")],
             OverloadView::Limit => &[(Ink::AllowedSoft, "calls")],
         };
@@ -204,7 +202,7 @@ fn bad_times(report: &Report, axis: &TimeAxis) -> impl Iterator<Item = (f64, f64
     })
 }
 
-/// Bars on top of each other: what had a good answer, what was refused, and what waited in vain.
+/// Stacked bars: calls that succeeded, were denied, and failed or timed out.
 fn calls(scene: &mut Scene, report: &Report, ran: &Ran, panel: &Panel, axis: &TimeAxis) {
     // One scale for all rows: the bars are there to be compared.
     let most = all_bins(report).map(|bin| bin.offered).max().unwrap_or(0);
@@ -216,7 +214,7 @@ fn calls(scene: &mut Scene, report: &Report, ran: &Ran, panel: &Panel, axis: &Ti
         // A little air between the bars, if they are wide enough to spare it.
         let width = if to - from > 4.0 { to - from - 1.0 } else { to - from };
         let mut below = 0;
-        for (bar, amount) in bars.iter_mut().zip([bin.good, bin.refused, bin.failed + bin.timed_out]) {
+        for (bar, amount) in bars.iter_mut().zip([bin.good, bin.denied, bin.failed + bin.timed_out]) {
             if amount > 0 {
                 let (top, bottom) = (scale.y(below + amount), scale.y(below));
                 bar.extend(Path::rect(from, top, width, bottom - top));

@@ -5,7 +5,7 @@ use crate::path::Path;
 use crate::scene::{Anchor, Scene, Text};
 use sluicegate_sim::human::short;
 
-/// The top of a panel is so many times the most that is drawn in it.
+/// The top of a panel is this many times the largest value in it.
 const AIR: f64 = 1.28;
 
 /// Where a panel is.

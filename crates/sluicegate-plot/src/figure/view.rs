@@ -51,7 +51,8 @@ impl View {
         tried.limits.first().map_or(0, |limit| limit.count())
     }
 
-    /// The most that the window of one has to show: of all, if they have one period and are there to be compared.
+    /// The most that the window of one has to show: of all, if they have one period and are there
+    /// to be compared.
     pub(crate) fn most_used(report: &Report<'_>, tried: &Tried) -> u64 {
         let most = |tried: &Tried| {
             tried.outcome.focus.window.iter().copied().max().unwrap_or(0).max(View::limit(tried))
@@ -138,8 +139,8 @@ fn traffic(scene: &mut Scene, report: &Report<'_>, tried: &Tried, panel: &Panel,
     scene.fill(allowed_bars, Ink::Allowed);
 }
 
-/// The count of the period before as a curve, the limit as a dashed line, what is above it filled; below the panel a mark
-/// for each call.
+/// The count of the period before as a curve, the limit as a dashed line, what is above it filled;
+/// below the panel a mark for each call.
 fn window(scene: &mut Scene, report: &Report<'_>, tried: &Tried, panel: &Panel, axis: &TimeAxis) {
     let limit = View::limit(tried);
     let scale = panel.scale(View::most_used(report, tried));
@@ -186,7 +187,8 @@ pub(super) fn explain_marks(scene: &mut Scene, x: f64, y: f64) {
     scene.text(Text::new((end + 8.0, y), "one that was denied", 12.0).ink(Ink::Faint));
 }
 
-/// The calls one by one, below a panel: those allowed in one lane, those denied in another, so that none hides another.
+/// The calls one by one, below a panel: those allowed in one lane, those denied in another, so that
+/// none hides another.
 fn marks(scene: &mut Scene, tried: &Tried, panel: &Panel, axis: &TimeAxis) {
     let (mut allowed_marks, mut denied_marks) = (Path::new(), Path::new());
     for &(at, allowed) in &tried.outcome.focus.marks {

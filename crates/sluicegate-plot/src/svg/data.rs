@@ -9,7 +9,7 @@ const FARTHEST: f64 = 1e15;
 
 /// A number in whole hundredths.
 ///
-/// It is rounded once, and exact after that: what is told relative to what came before does not drift.
+/// Rounded once, and exact from then on: relative coordinates do not drift.
 /// It prints as `12.5`, `-3` or `0`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hundredths(i64);
@@ -45,8 +45,8 @@ impl fmt::Display for Hundredths {
     }
 }
 
-/// How large a font unit is in a text; never negative. Hundredths would be too coarse: this is below 0.01, and
-/// what it is multiplied with is in the tens of thousands.
+/// How large a font unit is in a text; never negative. Hundredths would be too coarse: this is
+/// below 0.01, and what it is multiplied with is in the tens of thousands.
 pub(super) fn ratio(number: f64) -> String {
     debug_assert!(number.is_finite(), "{number} cannot be drawn");
     let number = if number.is_finite() { number.abs() } else { 0.0 };
@@ -131,16 +131,16 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let told = |number: f64| Hundredths::from(number).to_string();
-        assert_eq!(told(0.0), "0");
-        assert_eq!(told(-0.0), "0");
-        assert_eq!(told(-0.004), "0");
-        assert_eq!(told(-0.05), "-0.05");
-        assert_eq!(told(12.5), "12.5");
-        assert_eq!(told(12.345), "12.35");
-        assert_eq!(told(640.0), "640");
-        assert_eq!(told(-1.999), "-2");
-        assert_eq!(told(1e300), "10000000000000");
+        let shown = |number: f64| Hundredths::from(number).to_string();
+        assert_eq!(shown(0.0), "0");
+        assert_eq!(shown(-0.0), "0");
+        assert_eq!(shown(-0.004), "0");
+        assert_eq!(shown(-0.05), "-0.05");
+        assert_eq!(shown(12.5), "12.5");
+        assert_eq!(shown(12.345), "12.35");
+        assert_eq!(shown(640.0), "640");
+        assert_eq!(shown(-1.999), "-2");
+        assert_eq!(shown(1e300), "10000000000000");
         assert_eq!(ratio(12.0 / 2048.0), "0.00585938");
         assert_eq!(ratio(1.0), "1");
         assert_eq!(ratio(-0.0), "0");

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-/// Prints words so that XML reads them back as they are, but for characters that XML 1.0 cannot hold: each becomes
-/// U+FFFD.
+/// Prints words so that XML reads them back as they are, but for characters that XML 1.0 cannot
+/// hold: each becomes U+FFFD.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl fmt::Display for Escaped<'_> {

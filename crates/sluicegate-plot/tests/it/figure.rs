@@ -120,7 +120,8 @@ fn dates_fit_below_the_panels() {
     }
 }
 
-/// The number that a reader should see first: the doubled burst, in the ink that means above the limit.
+/// The number that a reader should see first: the doubled burst, in the ink that means above the
+/// limit.
 #[test]
 fn the_doubled_burst_of_a_fixed_window_is_named_and_inked() {
     let traffic = workload("edge 12/60s for=6min");
@@ -259,8 +260,8 @@ fn an_overload_has_no_words_over_others_or_off_the_paper() {
     }
 }
 
-/// The first call comes 0.9 s after the round time at which the picture begins: bad times are counted from the call, as they are
-/// simulated.
+/// The first call comes 0.9 s after the round time at which the picture begins: bad times are
+/// counted from the call, as they are simulated.
 #[test]
 fn bad_times_are_shaded_where_they_were() {
     let trace = "at_us,key,cost\n1794398400900000,k,1\n1794398500000000,k,1\n";

@@ -1,4 +1,5 @@
-//! Colours, by the numbers: contrast as WCAG 2 computes it, and what people see who lack red or green cones.
+//! Colours, by the numbers: contrast as WCAG 2 computes it, and what people see who lack red or
+//! green cones.
 
 use sluicegate_plot::{Ink, Rgb, Shade};
 
@@ -43,7 +44,8 @@ fn contrast(one: Rgb, other: Rgb) -> f64 {
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
-/// Lightness and two colour axes, in which distances are about what the eye makes of them (CIE 1976).
+/// Lightness and two colour axes, in which distances are about what the eye makes of them (CIE
+/// 1976).
 fn lab(eyes: Matrix, colour: Rgb) -> Vector {
     let seen = times(eyes, linear(colour)).map(|share| share.clamp(0.0, 1.0));
     let xyz = times(LINEAR_TO_XYZ, seen);
@@ -95,7 +97,8 @@ fn data_can_be_seen() {
 
 #[test]
 fn what_is_compared_stays_apart_for_every_eye() {
-    // A difference of 2.3 is just noticed side by side; ten times that is another colour at a glance.
+    // A difference of 2.3 is just noticed side by side; ten times that is another colour at a
+    // glance.
     const APART: f64 = 23.0;
     let pairs = [
         (Ink::Allowed, Ink::Over),

@@ -81,7 +81,7 @@ fn too_large_a_picture_is_refused_before_it_takes_memory() {
     assert_eq!(refused, PngError::TooLarge { width: 100_000.0, height: 60_000.0 });
     assert_eq!(
         refused.to_string(),
-        "a picture of 100000 × 60000 pixels is above the most, 64000000 pixels in all; use a smaller scale, or SVG"
+        "a picture of 100000 × 60000 pixels is above the maximum, 64000000 pixels in all; use a smaller scale, or SVG"
     );
     let endless = png(&scene(), Shade::Light, f64::INFINITY).unwrap_err();
     assert!(matches!(endless, PngError::TooLarge { .. }));

@@ -41,7 +41,7 @@ impl EncodedLimit {
             CalendarUnit::Day => 2 * DAY,
             CalendarUnit::Week => 9 * DAY,
             CalendarUnit::Month => 33 * DAY,
-            CalendarUnit::Year => 368 * DAY,
+            _ => 368 * DAY,
         };
         let end_after = |time: Time| self.limit.next_window(&AnyState::default(), time);
         let mut began = Time::saturating_from_micros(now.as_micros().saturating_sub(longest));

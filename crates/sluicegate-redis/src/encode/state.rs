@@ -142,7 +142,7 @@ fn log(slots: &[u8]) -> Option<AnyState> {
     if entries.last().map_or(0, |(_, total)| *total) < used {
         entries.push((latest, used));
     }
-    Some(AnyState::Log(Box::new(Log::of(latest, entries))))
+    Some(AnyState::Log(Box::new(Log::from_entries(latest, entries))))
 }
 
 fn little_endian(bytes: &[u8]) -> u64 {

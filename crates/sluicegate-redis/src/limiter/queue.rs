@@ -188,7 +188,7 @@ impl Drop for Waiter {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "_testkit"))]
 mod tests {
     use crate::{RedisLimiter, RedisStore};
     use redis_testkit::{Options, Server};

@@ -90,7 +90,7 @@ impl RedisSemaphoreBuilder {
         let limits = self.limits?;
         let [limit] = <[Limit; 1]>::try_from(limits)
             .map_err(|limits| RedisBuildError::NotOneConcurrency(texts(&limits)))?;
-        let Some(concurrency) = limit.concurrency() else {
+        let Some(concurrency) = limit.as_concurrency() else {
             return Err(RedisBuildError::NotOneConcurrency(texts(&[limit])));
         };
         let Some(ttl) = concurrency.ttl() else { return Err(RedisBuildError::NeedsTtl(limit.to_string())) };

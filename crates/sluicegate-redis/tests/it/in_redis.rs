@@ -3,7 +3,7 @@
 use crate::support::connect;
 use sluicegate::backend::Pending;
 use sluicegate::{Limit, Time};
-use sluicegate_conformance::{InBackend, Wait};
+use sluicegate_conformance::{BackendSubject, Wait};
 use sluicegate_redis::{RedisLimiter, RedisStore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,11 +25,11 @@ impl Connected {
     }
 
     /// A limiter that starts at `start`, in a scope of its own.
-    pub(crate) fn subject(&self, limits: &[Limit], start: Time) -> InBackend<Connected> {
+    pub(crate) fn subject(&self, limits: &[Limit], start: Time) -> BackendSubject<Connected> {
         static SCOPES: AtomicU64 = AtomicU64::new(0);
         let scope = format!("case{}", SCOPES.fetch_add(1, Ordering::Relaxed));
         let limiter = RedisLimiter::builder(limits).in_store(&self.store, &scope).start(start);
-        InBackend::new(limiter.build().unwrap(), self.clone())
+        BackendSubject::new(limiter.build().unwrap(), self.clone())
     }
 }
 

@@ -108,14 +108,15 @@ impl Reader<'_, '_> {
             .ok()
     }
 
-    /// One limit or several.
+    /// A text, `A` or `A + B`, or an array of texts.
     fn limits(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Vec<Limit>> {
         let limits = match value.get_ref() {
-            DeValue::Array(several) => {
-                let limits: Vec<Option<Limit>> = several.iter().map(|one| self.limit(one)).collect();
-                limits.into_iter().collect::<Option<Vec<Limit>>>()?
+            DeValue::Array(texts) => {
+                // Every text is read, so that all errors are reported at once.
+                let limits: Vec<Option<Vec<Limit>>> = texts.iter().map(|text| self.list(text)).collect();
+                limits.into_iter().collect::<Option<Vec<_>>>()?.concat()
             }
-            _ => vec![self.limit(value)?],
+            _ => self.list(value)?,
         };
         let checked = grants_leases(&limits).map_err(|mistake| mistake.to_string()).and_then(|lends| {
             // Whether those that decide checks go together is asked of the library, with hardly any memory.
@@ -131,7 +132,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn limit(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Limit> {
+    fn list(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Vec<Limit>> {
         let DeValue::String(text) = value.get_ref() else {
             let says = format!(
                 "{} is not a limit; write it in quotes, such as \"sliding-log 5/60s\"",
@@ -140,7 +141,7 @@ impl Reader<'_, '_> {
             self.wrong(value.span(), says);
             return None;
         };
-        text.parse().map_err(|error: sluicegate::LimitError| self.wrong(value.span(), error)).ok()
+        Limit::parse_list(text).map_err(|error| self.wrong(value.span(), error)).ok()
     }
 
     /// The limits of one key, which are of the rule's kind.
@@ -167,7 +168,7 @@ impl Reader<'_, '_> {
             let says = match value.get_ref() {
                 DeValue::String(word) if word == "unlimited" => Some(KeySpec::Unlimited),
                 DeValue::String(word) if word == "blocked" => Some(KeySpec::Blocked),
-                DeValue::String(word) if !word.contains(' ') => {
+                DeValue::String(word) if !word.contains([' ', '/']) => {
                     let says = format!(
                         "{} is not what a key can have; use \"unlimited\", \"blocked\" or a limit such as \"sliding-log 5/60s\"",
                         quoted(word)

@@ -199,12 +199,7 @@ static OTHERS: &[Setting] = &[
         Kind::Word(
             ON_FAILURE,
             |c, word| c.engine.on_failure = on_failure(word),
-            |c| match c.engine.on_failure {
-                OnStoreFailure::Allow => "allow",
-                OnStoreFailure::Deny => "deny",
-                OnStoreFailure::Local => "local",
-                OnStoreFailure::Error => "error",
-            },
+            |c| c.engine.on_failure.as_str(),
         ),
     ),
     setting(

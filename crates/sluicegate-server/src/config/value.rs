@@ -83,7 +83,7 @@ impl<'a> Given<'a> {
         }
         let wait = Duration::from_micros(grammar::span(text)?.as_micros());
         if wait > WAIT_MAX {
-            let problem = format!("{} is above the most, 365d", quoted(text));
+            let problem = format!("{} is above the maximum, 365d", quoted(text));
             return Err(SyntaxError::new(problem, "use at most 365d"));
         }
         Ok((!wait.is_zero()).then_some(wait))

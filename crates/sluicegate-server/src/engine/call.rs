@@ -114,7 +114,9 @@ impl<'a> Call<'a> {
         let (backend, at) = self.limits().checks(now)?;
         let answer = match self.verb {
             Verb::Check => backend.check(&self.key, self.cost, at).await,
-            Verb::CheckWithin(max_wait) => backend.check_within(&self.key, self.cost, max_wait, at).await,
+            Verb::CheckWithin(max_wait) => {
+                backend.check_within(&self.key, self.cost, max_wait.into(), at).await
+            }
             Verb::Peek => backend.peek(&self.key, self.cost, at).await,
             Verb::Refund => backend.refund(&self.key, self.cost, at).await,
         };
@@ -223,7 +225,8 @@ impl<'a> Call<'a> {
             (answer, None)
         } else {
             let (backend, at) = self.limits().checks(now)?;
-            let Reserved { answer, receipt } = backend.reserve(&self.key, self.cost, max_wait, at).await?;
+            let Reserved { answer, receipt } =
+                backend.reserve(&self.key, self.cost, max_wait.into(), at).await?;
             (answer, receipt.map(|receipt| receipt.to_string()))
         };
         Ok((self.counted(answer, now), receipt))

@@ -1,4 +1,4 @@
-//! Limits that callers bring along: made when they first come, found by their text afterwards.
+//! Inline limits: built when a request first brings one, found by their text afterwards.
 
 use super::RequestError;
 use super::leases::{LeaseTally, LeasesView};
@@ -50,14 +50,19 @@ impl Inline {
         self.leases.view(self.storage.inline_leases())
     }
 
-    /// A limit in the grammar. Two texts of the same limit are one scope.
-    pub(super) fn limit(&self, text: &str) -> Result<Arc<Rule>, RequestError> {
+    /// An inline limit or list of limits, `A + B`, in the grammar. Its canonical text is its scope: two
+    /// spellings of a list share state, and a list shares none with its limits alone.
+    ///
+    /// # Errors
+    /// If the text is not a limit or list, or is longer than [`sluicegate::limit::LIST_LEN_MAX`]: no
+    /// longer text is cached.
+    pub(super) fn limits(&self, text: &str) -> Result<Arc<Rule>, RequestError> {
         if let Some(rule) = self.limits.read().unwrap_or_else(PoisonError::into_inner).get(text) {
             return Ok(Arc::clone(rule));
         }
-        let limit: Limit = text.parse()?;
-        let scope = Scope::Inline(limit.to_string());
-        let rule = self.rule(&scope, limit)?;
+        let limits = Limit::parse_list(text)?;
+        let scope = Scope::Inline(Limit::list_text(&limits));
+        let rule = self.rule(&scope, limits)?;
         Ok(remember(&self.limits, text.into(), rule))
     }
 
@@ -68,13 +73,13 @@ impl Inline {
             return Ok(Arc::clone(rule));
         }
         let limit: Limit = throttle.limit()?.parse()?;
-        let rule = self.rule(&Scope::Throttle, limit)?;
+        let rule = self.rule(&Scope::Throttle, vec![limit])?;
         Ok(remember(&self.throttles, numbers, rule))
     }
 
-    fn rule(&self, scope: &Scope, limit: Limit) -> Result<Arc<Rule>, RequestError> {
+    fn rule(&self, scope: &Scope, limits: Vec<Limit>) -> Result<Arc<Rule>, RequestError> {
         let tallies = (&self.tally, &self.leases);
-        Ok(Arc::new(Rule::inline(&self.storage, scope, limit, self.fallback, tallies, self.start)?))
+        Ok(Arc::new(Rule::inline(&self.storage, scope, limits, self.fallback, tallies, self.start)?))
     }
 }
 

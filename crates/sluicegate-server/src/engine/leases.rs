@@ -248,7 +248,7 @@ impl Call<'_> {
 /// # Errors
 /// When a limit that gives leases is not alone, or does not say when they lapse.
 pub(crate) fn grants_leases(limits: &[Limit]) -> Result<bool, RequestError> {
-    let Some((limit, concurrency)) = limits.iter().find_map(|limit| Some((limit, limit.concurrency()?)))
+    let Some((limit, concurrency)) = limits.iter().find_map(|limit| Some((limit, limit.as_concurrency()?)))
     else {
         return Ok(false);
     };
@@ -268,7 +268,7 @@ pub(crate) fn grants_leases(limits: &[Limit]) -> Result<bool, RequestError> {
 /// Why limits of a key cannot be an exception to those of its rule, if they cannot: leases and checks do not know of each
 /// other, and callers would have to know which keys are exceptions.
 pub(crate) fn of_another_kind(rule: &[Limit], exception: &[Limit]) -> Option<RequestError> {
-    let gives_leases = |limits: &[Limit]| limits.iter().any(|limit| limit.concurrency().is_some());
+    let gives_leases = |limits: &[Limit]| limits.iter().any(|limit| limit.as_concurrency().is_some());
     let kind = match (gives_leases(rule), gives_leases(exception)) {
         (true, false) => "gives leases; use another concurrency limit",
         (false, true) => "decides checks; use a limit that does",

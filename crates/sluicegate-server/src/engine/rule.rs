@@ -104,7 +104,7 @@ pub struct TallyView {
 pub(super) enum Scope {
     /// A rule of this name. A rule whose limits change goes on with what its keys have used.
     Rule(String),
-    /// A limit that callers bring, by its canonical text.
+    /// An inline limit or list of limits, by its canonical text.
     Inline(String),
     /// `CL.THROTTLE`, whatever numbers it comes with.
     Throttle,
@@ -216,19 +216,19 @@ impl Rule {
         Ok(Rule { spec, inline: false, limits, exceptions, on_failure, tally, leases, start })
     }
 
-    /// An inline limit. All of them share a tally and a label.
+    /// An inline limit or list of limits. All of them share a tally and a label.
     pub(super) fn inline(
         storage: &Storage,
         scope: &Scope,
-        limit: Limit,
+        list: Vec<Limit>,
         fallback: Fallback,
         (tally, leases): (&Arc<Tally>, &Arc<LeaseTally>),
         start: Time,
     ) -> Result<Rule, RequestError> {
-        let limits = Limits::new(storage, (scope, None), std::slice::from_ref(&limit), start, fallback)?;
+        let limits = Limits::new(storage, (scope, None), &list, start, fallback)?;
         let spec = RuleSpec {
             name: String::from(INLINE),
-            limits: vec![limit],
+            limits: list,
             shadow: false,
             on_store_failure: None,
             local_share: None,

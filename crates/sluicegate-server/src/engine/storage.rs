@@ -196,7 +196,7 @@ impl Storage {
     pub(super) fn store(&self) -> Option<StoreView> {
         let Storage::Redis(SharedKeys { store, latency, .. }) = self else { return None };
         let stats = store.stats();
-        let Failures { unavailable, timed_out, disconnected, rejected } = stats.failures;
+        let Failures { unavailable, timed_out, disconnected, rejected, .. } = stats.failures;
         Some(StoreView {
             answers: stats.answers.iter().map(|(source, count)| (source.as_str(), *count)).collect(),
             failures: vec![

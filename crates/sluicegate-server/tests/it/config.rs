@@ -158,15 +158,31 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[server]\nunread_timeout = \"10 s\"\n",
-        "sluice.toml:2:18: unread_timeout: unknown unit \" s\"; use us ms s min h d (or second minute hour day, and for fixed-window also week month year)",
+        "sluice.toml:2:18: unread_timeout: \"10 s\" has a space; write \"10s\"",
     ),
     (
         "[server]\nidle_timeout = \"400d\"\n",
-        "sluice.toml:2:16: idle_timeout: \"400d\" is above the most, 365d; use at most 365d",
+        "sluice.toml:2:16: idle_timeout: \"400d\" is above the maximum, 365d; use at most 365d",
     ),
     (
         "[[rule]]\nname = \"exports\"\nlimit = \"concurrency 3\"\n",
         "sluice.toml:3:9: rule exports: concurrency 3: a client that crashes would hold its place for ever; say after how long a lease lapses that is not renewed, as in \"concurrency 3 ttl=30s\"",
+    ),
+    (
+        "[[rule]]\nname = \"api\"\nlimit = \"token-bucket 10/s + sliding-log 5/60x\"\n",
+        "sluice.toml:3:9: rule api: token-bucket 10/s + sliding-log 5/60x: unknown unit \"x\"; use us ms s min h d (or second minute hour day, and for fixed-window also week month year)",
+    ),
+    (
+        "[[rule]]\nname = \"api\"\nlimit = \"100/min\"\n",
+        "sluice.toml:3:9: rule api: 100/min: \"100/min\" is a rate without an algorithm; name an algorithm, for example token-bucket 100/min",
+    ),
+    (
+        "[[rule]]\nname = \"api\"\nlimit = \"pacer 1/s\"\n[rule.keys]\nacme = \"5/s\"\n",
+        "sluice.toml:5:8: rule api: 5/s: \"5/s\" is a rate without an algorithm; name an algorithm, for example token-bucket 5/s",
+    ),
+    (
+        "[[rule]]\nname = \"exports\"\nlimit = \"sliding-log 5/60s + concurrency 3 ttl=1s\"\n",
+        "sluice.toml:3:9: rule exports: concurrency 3 ttl=1s: concurrency gives leases, and does not go with other limits; make a rule of it alone",
     ),
     (
         "[[rule]]\nname = \"exports\"\nlimit = [\"concurrency 3 ttl=1s\", \"sliding-log 5/60s\"]\n",
@@ -286,6 +302,18 @@ fn what_is_not_toml_is_told_in_one_line_each() {
         assert!(said.starts_with(place), "{text}: {said}");
         assert!(said.lines().all(|line| line.starts_with("sluice.toml:")), "{said}");
     }
+}
+
+#[test]
+fn a_list_of_limits_is_a_text_or_an_array() {
+    let limits = |written: &str| {
+        let text = format!("[[rule]]\nname = \"api\"\nlimit = {written}\n");
+        parse(&text).unwrap().rules[0].limits.clone()
+    };
+    let array = limits(r#"["token-bucket 10/s burst=50", "fixed-window 1000/day"]"#);
+    assert_eq!(limits(r#""token-bucket 10/sec burst=50 + fixed-window 1k/day""#), array);
+    let three = limits(r#"["pacer 1/s", "token-bucket 10/s burst=50 + fixed-window 1000/day"]"#);
+    assert_eq!(three[1..], array);
 }
 
 #[test]

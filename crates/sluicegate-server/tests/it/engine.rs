@@ -226,6 +226,49 @@ fn receipts_carry_their_scope_and_key() {
 }
 
 #[test]
+fn an_inline_list_shares_no_state_with_its_limits() {
+    let (engine, _) = engine(vec![rule("api", &["fixed-window 5/min", "fixed-window 9/h"])]);
+    let list = "fixed-window 5/min + fixed-window 9/h";
+    assert_eq!(check(&engine, list, "acme", 3).remaining, 2);
+    assert_eq!(check(&engine, "fixed-window 5/60s  +  fixed-window 9/hour", "acme", 1).remaining, 1);
+    assert_eq!(check(&engine, "fixed-window 5/min", "acme", 1).remaining, 4, "a limit of the list alone");
+    assert_eq!(check(&engine, "fixed-window 9/h", "acme", 1).remaining, 8, "the other one");
+    assert_eq!(
+        check(&engine, "fixed-window 9/h + fixed-window 5/min", "acme", 1).remaining,
+        4,
+        "in another order"
+    );
+    assert_eq!(
+        check(&engine, "fixed-window 5/min + fixed-window 8/h", "acme", 1).remaining,
+        4,
+        "another list"
+    );
+    assert_eq!(check(&engine, "api", "acme", 1).remaining, 4, "a rule with the same limits");
+    let denied = check(&engine, list, "acme", 2);
+    assert_eq!((denied.allowed, denied.denied_by.as_deref()), (false, Some("fixed-window 5/min")));
+    // Equal limits at two positions are two limits.
+    assert_eq!(check(&engine, "fixed-window 5/min + fixed-window 5/min", "acme", 1).remaining, 4);
+}
+
+#[test]
+fn an_inline_list_must_go_together() {
+    let (engine, _) = engine(vec![]);
+    let said = |text: &str| mistake(try_check(&engine, on(text, "acme"), 1));
+    assert_eq!(
+        said("sliding-log 5/min count=all + pacer 1/s"),
+        "sliding-log 5/min count=all: count=all does not go with other limits; leave count=all out, or use it alone"
+    );
+    assert_eq!(
+        said("pacer 1/s + concurrency 3 ttl=1s"),
+        "concurrency 3 ttl=1s: concurrency gives leases, and does not go with other limits; make a rule of it alone"
+    );
+    assert_eq!(
+        said("5/s"),
+        "5/s: \"5/s\" is a rate without an algorithm; name an algorithm, for example token-bucket 5/s"
+    );
+}
+
+#[test]
 fn bounds_are_crossed_with_a_message() {
     let settings = Settings { allow_inline: false, key_len_max: 8, cost_max: 100, ..Settings::default() };
     let (engine, _) = engine_with(settings, vec![rule("reply", &["sliding-log 5/60s"])]);

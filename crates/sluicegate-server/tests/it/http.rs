@@ -297,6 +297,30 @@ fn policies_of_several_checks_have_names_of_their_own() {
 }
 
 #[test]
+fn an_inline_list_has_a_policy_for_each_limit() {
+    let serving = Serving::with_rules(&[]);
+    let body = r#"{"limit":"token-bucket 10/s burst=50 + fixed-window 1k/h","key":"tenant:acme","cost":40}"#;
+    let reply = serving.post("/v1/check", body);
+    assert_eq!(
+        reply.header("ratelimit-policy"),
+        Some(r#""inline#1";q=10;w=1;sluice-burst=50, "inline#2";q=1000;w=3600"#)
+    );
+    let denied = serving.post("/v1/check", body).json();
+    assert_eq!(
+        (&denied["allowed"], &denied["denied_by"]),
+        (&json!(false), &json!("token-bucket 10/s burst=50"))
+    );
+    let alone = serving.post("/v1/check", r#"{"limit":"5/s","key":"tenant:acme"}"#);
+    assert_eq!(
+        (alone.status, alone.error().as_str()),
+        (
+            400,
+            r#"5/s: "5/s" is a rate without an algorithm; name an algorithm, for example token-bucket 5/s"#
+        )
+    );
+}
+
+#[test]
 fn what_cannot_be_decided_now_is_503_with_problem_details() {
     let serving = Serving::with_rules(&[("many", "token-bucket 1/h burst=2000")]);
     let reserve = || serving.post("/v1/reserve", r#"{"rule":"many","key":"Harry"}"#);

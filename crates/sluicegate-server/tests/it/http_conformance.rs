@@ -6,7 +6,7 @@ use crate::running;
 use serde_json::Value;
 use sluicegate::Limit;
 use sluicegate::clock::ManualClock;
-use sluicegate_conformance::{Answer, Report, Subject, random_traces, vectors};
+use sluicegate_conformance::{Fields, Report, Subject, random_traces, vectors};
 use sluicegate_core::{RetryAfter, Span, Time};
 use sluicegate_server::engine::RuleSpec;
 use std::cell::RefCell;
@@ -24,7 +24,7 @@ struct OverHttp {
 }
 
 impl Subject for OverHttp {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
         self.clock.set(at);
         let key = std::str::from_utf8(key).unwrap();
         let body = format!(r#"{{"rule":"{}","key":"{key}","cost":{cost}}}"#, self.rule);
@@ -41,14 +41,14 @@ impl Subject for OverHttp {
 }
 
 /// A decision's body.
-fn read(body: &Value) -> Answer {
+fn read(body: &Value) -> Fields {
     let number = |field: &str| body[field].as_u64().unwrap_or_else(|| panic!("{field} of {body}"));
     let allowed = body["allowed"].as_bool().unwrap();
     let retry_after = match body["retry_after_ms"].as_u64() {
         Some(wait) => Some(RetryAfter::After(Span::from_micros(wait * MILLISECOND))),
         None => (!allowed).then_some(RetryAfter::Never),
     };
-    Answer {
+    Fields {
         allowed,
         limit: number("limit"),
         remaining: number("remaining"),

@@ -80,6 +80,29 @@ fn keys_and_costs_have_bounds() {
 }
 
 #[test]
+fn an_inline_list_has_a_longest_text() {
+    let serving = with_limits(ClientLimits::default());
+    let check =
+        |limits: &str| serving.post("/v1/check", &format!(r#"{{"limit":"{limits}","key":"user:42"}}"#));
+    let longest = running::longest_list();
+    let reply = check(&longest);
+    assert_eq!((reply.status, reply.json()["remaining"].as_u64()), (200, Some(8)));
+    let reply = check(&format!("{longest} "));
+    assert_eq!(reply.status, 400);
+    assert!(
+        reply
+            .error()
+            .ends_with("limits of 2070 bytes are above the maximum, 2069; shorten them, or leave some out"),
+        "{reply:?}"
+    );
+    let reply = check(&["pacer 1/s"; 9].join(" + "));
+    assert!(
+        reply.error().ends_with("a list of 9 limits is above the maximum, 8; leave some out"),
+        "{reply:?}"
+    );
+}
+
+#[test]
 fn deep_json_is_a_mistake() {
     let serving = with_limits(ClientLimits::default());
     // Checks have no checks of their own, so that 64 are 64.

@@ -7,7 +7,7 @@ use crate::running::{config, rule};
 use fastrand::Rng;
 use serde_json::{Value, json};
 use sluicegate::clock::{Clock as _, ManualClock};
-use sluicegate_model::{Answer, Concurrency, LeaseNumber, Leases, RetryAfter};
+use sluicegate_model::{Concurrency, Decision, LeaseNumber, Leases, RetryAfter};
 use sluicegate_server::engine::RuleSpec;
 use sluicegate_server::server::Config;
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ const RULE: Concurrency = Concurrency { count: 5, ttl: Some(10_000_000) };
 
 impl Told {
     /// What is told of an answer of the model. Rounded up: who came a moment too early would be denied.
-    fn of(answer: &Answer) -> Told {
+    fn of(answer: &Decision) -> Told {
         let ms_up = |us: u64| us.div_ceil(1_000);
         Told {
             allowed: answer.allowed,

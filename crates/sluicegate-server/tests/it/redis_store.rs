@@ -6,7 +6,7 @@ use crate::running::PATIENCE;
 use redis_testkit::{Options, Server};
 use sluicegate::Time;
 use sluicegate::clock::{ManualClock, SystemClock};
-use sluicegate_conformance::{Answer, Subject};
+use sluicegate_conformance::{Fields, Subject};
 use sluicegate_redis::{ConnectError, RedisStore};
 use sluicegate_server::engine::{Keys, StoreTime};
 use sluicegate_server::server::Config;
@@ -19,7 +19,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) struct InRedis<S>(pub(crate) S);
 
 impl<S: Subject> Subject for InRedis<S> {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
         self.0.check(at, key, cost)
     }
 

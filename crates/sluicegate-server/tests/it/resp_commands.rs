@@ -89,7 +89,7 @@ fn a_check_may_be_told_to_wait() {
         ("RL.CHECK third x MAXWAIT", "-ERR MAXWAIT needs a number after it, as in MAXWAIT 1|", None),
         (
             "RL.CHECK \"sliding-log 5/min count=all\" x MAXWAIT 1",
-            "-ERR a longest wait is not offered with count=all, where even a denied call counts; use check without it|",
+            "-ERR count=all does not support a maximum wait, since denied calls count too; use check without one|",
             None,
         ),
     ]);
@@ -120,7 +120,7 @@ fn smooth_lets_callers_wait_and_the_next_one_pay() {
         ),
         (
             "RL.TAKE \"smooth 10/s\" x 1",
-            "-ERR take is not offered by smooth, where any cost passes when its time has come; use check|",
+            "-ERR smooth does not support take, since any cost is allowed once its time has come; use check|",
             None,
         ),
         (

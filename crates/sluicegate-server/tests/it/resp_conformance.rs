@@ -5,7 +5,7 @@ use crate::resp_client::{Client, Place, array};
 use crate::running::{config, rule};
 use sluicegate::Limit;
 use sluicegate::clock::ManualClock;
-use sluicegate_conformance::{Answer, Subject, suite};
+use sluicegate_conformance::{Fields, Subject, suite};
 use sluicegate_core::{RetryAfter, Span, Time};
 use sluicegate_server::engine::RuleSpec;
 use std::cell::{Cell, RefCell};
@@ -18,7 +18,7 @@ struct OverResp<'a> {
 }
 
 impl Subject for OverResp<'_> {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
         self.clock.set(at);
         let mut client = self.client.borrow_mut();
         client.send(array(&[b"RL.CHECK", self.rule.as_bytes(), key, b"COST", cost.to_string().as_bytes()]));
@@ -26,7 +26,7 @@ impl Subject for OverResp<'_> {
         let mut fields = reply.strip_prefix("*7|").unwrap_or_else(|| panic!("{reply}")).split('|');
         let mut number = || fields.next().unwrap()[1..].parse::<i64>().unwrap();
         let whole = |number: i64| u64::try_from(number).unwrap();
-        Answer {
+        Fields {
             allowed: number() == 1,
             limit: whole(number()),
             remaining: whole(number()),

@@ -78,10 +78,7 @@ fn mistakes_say_what_to_write() {
         ),
         ("RL.ACQUIRE exports", "-ERR wrong number of arguments for 'rl.acquire' command|"),
         ("RL.RENEW exports acme", "-ERR wrong number of arguments for 'rl.renew' command|"),
-        (
-            "RL.RELEASE exports acme lease",
-            "-ERR not a lease; hand back the text that the acquire gave, unchanged|",
-        ),
+        ("RL.RELEASE exports acme lease", "-ERR not a lease id; pass the text from the acquire unchanged|"),
     ] {
         assert_eq!(client.ask_words(command), reply, "{command}");
         // In a batch too, where checks are prepared.

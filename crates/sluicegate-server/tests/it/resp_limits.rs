@@ -1,7 +1,7 @@
 //! Every bound on clients, crossed over a real socket.
 
 use crate::resp_client::{Client, Place, array, shown};
-use crate::running::{PATIENCE, config, rule};
+use crate::running::{PATIENCE, config, longest_list, rule};
 use sluicegate_server::auth::{PASSWORD_LEN_MAX, Password};
 use sluicegate_server::client_limits::ClientLimits;
 use sluicegate_server::server::Config;
@@ -53,6 +53,33 @@ fn bulk_len_max() {
     crossed(&place, b"PING 0123456789\r\n", b"PING 0123456789x\r\n", error);
     // However long it says it is.
     crossed(&place, b"PING\r\n", b"*1\r\n$99999999999999999999\r\n", error);
+}
+
+#[test]
+fn the_length_of_an_inline_list() {
+    let place = with(patient());
+    let mut client = place.client();
+    let mut check = |limits: &str| {
+        client.send(array(&[b"RL.CHECK", limits.as_bytes(), b"user:42"]));
+        client.shown()
+    };
+    let longest = longest_list();
+    assert!(check(&longest).starts_with("*7|:1|:9|:8|"), "eight limits of 256 bytes");
+    let too_long = check(&format!("{longest} "));
+    assert!(
+        too_long.ends_with(
+            ": limits of 2070 bytes are above the maximum, 2069; shorten them, or leave some out|"
+        ),
+        "{too_long}"
+    );
+    let too_many = check(&["pacer 1/s"; 9].join(" + "));
+    assert!(
+        too_many.ends_with(": a list of 9 limits is above the maximum, 8; leave some out|"),
+        "{too_many}"
+    );
+    let too_long = check(&format!("pacer 1/s + fixed-window {} 1/s", " ".repeat(240)));
+    assert!(too_long.contains(": a limit of 257 bytes is above the maximum, 256;"), "{too_long}");
+    assert!(check(&longest).starts_with("*7|:1|:9|:7|"), "the connection stays usable");
 }
 
 #[test]

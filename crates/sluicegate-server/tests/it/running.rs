@@ -1,6 +1,7 @@
 //! A server for a test, on free ports of loopback.
 
 use sluicegate::clock::{Clock, ManualClock, SystemClock};
+use sluicegate::limit::{LIMIT_LEN_MAX, LIMITS_MAX, LIST_LEN_MAX};
 use sluicegate::{Limit, RetryAfter, Time};
 use sluicegate_server::engine::{Call, Decided, Reason, RequestError, RuleSpec, Settings, decide};
 use sluicegate_server::protocol::Protocol;
@@ -25,6 +26,14 @@ pub(crate) fn config() -> Config {
 }
 
 /// A rule without exceptions.
+/// The longest inline list of limits.
+pub(crate) fn longest_list() -> String {
+    let gap = " ".repeat(LIMIT_LEN_MAX - "fixed-window9/h".len());
+    let list = vec![format!("fixed-window{gap}9/h"); LIMITS_MAX].join(" + ");
+    assert_eq!(list.len(), LIST_LEN_MAX);
+    list
+}
+
 pub(crate) fn rule(name: &str, limits: &[&str]) -> RuleSpec {
     let limit = |text: &&str| text.parse::<Limit>().unwrap();
     RuleSpec {

@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 /// The most that a caller tries again.
 pub const RETRIES_MAX: u32 = 10;
-/// For how long callers wait if not said.
+/// How long callers wait by default.
 const TIMEOUT_DEFAULT: Span = Span::from_micros(SECOND);
 /// The longest that they wait, and the longest that they pause.
 const WAIT_MAX: Span = Span::from_micros(3_600 * SECOND);
@@ -52,7 +52,7 @@ fn callers(text: &str) -> Result<Callers, SyntaxError> {
         callers.retries =
             u32::try_from(retries).ok().filter(|retries| *retries <= RETRIES_MAX).ok_or_else(|| {
                 SyntaxError::new(
-                    format!("retries={retries} is above the most, {RETRIES_MAX}"),
+                    format!("retries={retries} is above the maximum, {RETRIES_MAX}"),
                     "use fewer, 2 is many",
                 )
             })?;

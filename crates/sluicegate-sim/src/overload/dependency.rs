@@ -17,12 +17,13 @@ const TAKES_MAX: Span = Span::from_micros(3_600 * SECOND);
 pub const SLOWER_MAX: u32 = 1_000;
 /// The most bad times of a kind.
 pub const EPISODES_MAX: usize = 20;
-/// The part of a call's time that is at random if not said, in per cent.
+/// The default share of a call's time that is random, in percent.
 const RANDOM_DEFAULT: u32 = 50;
 
 /// A dependency; made by `"workers=10 takes=50ms slow=20s..40s:x10 fail=50s..60s:100%".parse()`.
 ///
-/// A call takes `takes` on average. Half of that (`random=50%`) is at random, exponentially; the rest is always the same.
+/// A call takes `takes` on average. Half of that (`random=50%`) is at random, exponentially; the
+/// rest is always the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Dependency {
     /// How many calls it works on at once.
@@ -31,7 +32,8 @@ pub struct Dependency {
     pub takes: Span,
     /// Which part of that is at random, in per cent.
     pub random: u32,
-    /// How many calls may wait for a worker before it refuses more; any number if not said.
+    /// How many calls may wait for a worker before further calls are rejected; unlimited by
+    /// default.
     pub backlog: Option<u32>,
     /// The bad times.
     pub episodes: Vec<Episode>,
@@ -51,9 +53,9 @@ pub struct Episode {
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trouble {
-    /// Calls take so many times as long.
+    /// Calls take this many times longer.
     Slow(u32),
-    /// So many of a hundred calls end with an error.
+    /// The percentage of calls that fail.
     Fail(u32),
 }
 
@@ -84,7 +86,7 @@ impl Dependency {
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "at most an hour in microseconds, some dozens of times at the most, and not negative"
+            reason = "at most an hour in microseconds, times a few dozen, and not negative"
         )]
         let micros = (self.takes.as_micros() as f64 * part) as u64;
         (Span::from_micros(micros.saturating_mul(slower).max(1)), is_good)
@@ -138,7 +140,7 @@ fn episodes(
     let example = if what == "slow" { "slow=20s..40s:x10" } else { "fail=20s..40s:100%" };
     let pieces: Vec<&str> = word.split(',').collect();
     if pieces.len() > EPISODES_MAX {
-        let problem = format!("{} times of {what}= are above the most, {EPISODES_MAX}", pieces.len());
+        let problem = format!("{} times of {what}= are above the maximum, {EPISODES_MAX}", pieces.len());
         return Err(SyntaxError::new(problem, "leave some out"));
     }
     let one = |piece: &str| {
@@ -147,7 +149,7 @@ fn episodes(
             let problem = format!("{what}={} does not say from when to when and how", quoted(piece));
             return Err(SyntaxError::new(problem, format!("write {example}")));
         };
-        // The beginning has no unit to be told in.
+        // The start has no unit.
         let from = if from == "0" { Span::ZERO } else { span(from)? };
         let to = span(to)?;
         if from >= to || to > PERIOD_MAX {
@@ -253,7 +255,7 @@ mod tests {
         }
         let many = vec!["1s..2s:x2"; EPISODES_MAX + 1].join(",");
         let error = format!("workers=1 takes=1s slow={many}").parse::<Dependency>().unwrap_err().to_string();
-        assert!(error.ends_with("21 times of slow= are above the most, 20; leave some out"), "{error}");
+        assert!(error.ends_with("21 times of slow= are above the maximum, 20; leave some out"), "{error}");
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Protection {
 /// A protection at work.
 pub(super) struct Protected(Guard);
 
-/// A call that was let through, and is under way until it is told how it ended.
+/// An admitted call, in flight until its result is reported.
 pub(super) struct Passed {
     call: Pin<Box<dyn Future<Output = Result<(), Failure<()>>>>>,
     end: Rc<Cell<Option<Result<(), ()>>>>,
@@ -104,13 +104,13 @@ impl Protected {
     /// Lets a call through, or not.
     pub(super) fn ask(&self) -> Option<Passed> {
         let end = Rc::new(Cell::new(None));
-        let told = Rc::clone(&end);
+        let result = Rc::clone(&end);
         let call = self.0.call(move || {
-            let told = Rc::clone(&told);
-            poll_fn(move |_| told.get().map_or(Poll::Pending, Poll::Ready))
+            let result = Rc::clone(&result);
+            poll_fn(move |_| result.get().map_or(Poll::Pending, Poll::Ready))
         });
         let mut passed = Passed { call: Box::pin(call), end };
-        // Nobody waits in a queue, so it is under way now, or has been refused.
+        // There is no queue, so the call is in flight now, or was denied.
         passed.look().is_pending().then_some(passed)
     }
 

@@ -9,7 +9,7 @@ pub enum End {
     /// With a good answer in time.
     Good,
     /// It was not let through.
-    Refused,
+    Denied,
     /// With an error.
     Failed,
     /// The caller gave up.
@@ -33,7 +33,7 @@ pub struct Totals {
     /// Calls that had a good answer in time.
     pub good: u64,
     /// Calls that were turned away at once.
-    pub refused: u64,
+    pub denied: u64,
     /// Calls that ended with an error.
     pub failed: u64,
     /// Calls whose caller gave up.
@@ -60,7 +60,7 @@ pub struct Bin {
     /// Of these, had a good answer in time.
     pub good: u64,
     /// Of these, were turned away.
-    pub refused: u64,
+    pub denied: u64,
     /// Of these, ended with an error.
     pub failed: u64,
     /// Of these, were given up.
@@ -69,7 +69,8 @@ pub struct Bin {
     pub p50: Span,
     /// All but one in a hundred did.
     pub p99: Span,
-    /// The most calls that the dependency had at once, working or waiting, whether or not somebody still waited for them.
+    /// The most calls that the dependency had at once, running or queued, including those that
+    /// their callers had given up.
     pub at_work: u32,
     /// The limit at the end, if there was one.
     pub limit: Option<u32>,
@@ -77,13 +78,14 @@ pub struct Bin {
     pub is_open: bool,
 }
 
-/// Counts as it goes: the simulation does it with this, and whoever watches a real service can.
+/// Counts results as they happen, in the simulation or around a real service.
 #[derive(Debug)]
 pub struct Record {
     timeline: Timeline,
     totals: Totals,
     bins: Vec<Bin>,
-    /// How long callers waited, by the piece in which they called; behind them, those who called in none.
+    /// How long callers waited, by the piece in which they called; behind them, those who called in
+    /// none.
     waits: Vec<Vec<Span>>,
     /// Pieces up to here have ended.
     ended: usize,
@@ -102,12 +104,12 @@ impl Record {
         }
     }
 
-    /// Somebody tries.
+    /// Counts a try.
     pub fn tries(&mut self) {
         self.totals.tries += 1;
     }
 
-    /// A worker has worked for so long, for somebody or for nobody.
+    /// Adds time that a worker spent, for a caller that waits or for one that has given up.
     pub fn worked(&mut self, long: Span, is_wasted: bool) {
         self.totals.worked = self.totals.worked.saturating_add(long);
         if is_wasted {
@@ -123,7 +125,7 @@ impl Record {
         let bin = self.bins.get_mut(place).unwrap_or(&mut nowhere);
         let (all, one) = match end {
             End::Good => (&mut totals.good, &mut bin.good),
-            End::Refused => (&mut totals.refused, &mut bin.refused),
+            End::Denied => (&mut totals.denied, &mut bin.denied),
             End::Failed => (&mut totals.failed, &mut bin.failed),
             End::TimedOut => (&mut totals.timed_out, &mut bin.timed_out),
         };
@@ -136,7 +138,7 @@ impl Record {
         }
     }
 
-    /// The dependency has so many.
+    /// Records how many calls the dependency has.
     pub fn at_work(&mut self, now: Time, many: usize) {
         if let Some(bin) = self.timeline.place(now).and_then(|place| self.bins.get_mut(place)) {
             bin.at_work = bin.at_work.max(u32::try_from(many).unwrap_or(u32::MAX));
@@ -172,7 +174,7 @@ impl Record {
     }
 }
 
-/// The shortest of sorted waits that so many of a hundred do not exceed.
+/// The given percentile of sorted waits.
 fn quantile(sorted: &[Span], percent: usize) -> Span {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or_default()

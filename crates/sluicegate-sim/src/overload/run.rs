@@ -109,7 +109,7 @@ impl Run<'_> {
     fn try_call(&mut self, call: u32, again: u32) {
         self.record.tries();
         let Some(passed) = self.protected.ask() else {
-            self.ended(call, again, End::Refused);
+            self.ended(call, again, End::Denied);
             return;
         };
         let number = self.tries.len();
@@ -132,7 +132,8 @@ impl Run<'_> {
     /// A worker begins, not knowing whether anybody still waits for it.
     fn work_on(&mut self, number: usize) {
         self.working += 1;
-        // Each try of each call has random numbers of its own, so that it takes as long whatever protects it.
+        // Each try of each call has random numbers of its own, so that it takes as long whatever
+        // protects it.
         let (call, again) = self.tries.get(number).map_or((0, 0), |one| (one.call, one.again));
         let one = (u64::from(call) << 8 | u64::from(again)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(self.scenario.seed ^ one);

@@ -1,7 +1,8 @@
 //! The calls of a traffic key by key.
 //!
-//! Keys do not touch each other, so a limit can be tried on one after another. Then a key's state stays where the
-//! processor has it, however many keys there are; in the order of time each call would wait for memory.
+//! Keys do not touch each other, so a limit can be tried on one after another. Then a key's state
+//! stays where the processor has it, however many keys there are; in the order of time each call
+//! would wait for memory.
 
 use crate::traffic::{BYTES_A_CALL, Call};
 use sluicegate_core::Time;

@@ -12,7 +12,8 @@ pub struct KeyOutcome {
     pub first_denied: Time,
     /// When its last denial was.
     pub last_denied: Time,
-    /// How many of its calls were denied. All calls together fit in 32 bits ([`CALLS_MAX`](crate::traffic::CALLS_MAX)).
+    /// How many of its calls were denied. All calls together fit in 32 bits
+    /// ([`CALLS_MAX`](crate::traffic::CALLS_MAX)).
     pub denied: u32,
     /// How many calls have now been denied in a row.
     in_a_row: u32,

@@ -1,7 +1,7 @@
 //! One key looked at closely: what it was allowed lately, what it had left, and each of its calls.
 //!
-//! Keys do not touch each other, so the one key's calls are decided once more on their own, and between them the core is
-//! asked what is left.
+//! Keys do not touch each other, so the one key's calls are decided once more on their own, and
+//! between them the core is asked what is left.
 
 use super::{Simulation, Timeline};
 use crate::traffic::Call;
@@ -76,8 +76,8 @@ impl Focus {
     }
 }
 
-/// Whether something belongs to the piece of time that ends then. There is nothing after the end of time, so that is
-/// part of the last piece.
+/// Whether something belongs to the piece of time that ends then. There is nothing after the end of
+/// time, so that is part of the last piece.
 fn is_before(at: Time, end: Time) -> bool {
     at < end || end == Time::MAX
 }

@@ -43,8 +43,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Decides the calls of the next key, each of which came at that place, and hands out what acts, in the order of
-    /// time.
+    /// Decides the calls of the next key, each of which came at that place, and hands out what
+    /// acts, in the order of time.
     pub(super) fn decide(
         &mut self,
         key: u32,

@@ -7,7 +7,8 @@ use sluicegate_core::{Span, Time};
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
-/// Widths that people count time in, above a second. Below, they are 1, 2 or 5 times a power of ten microseconds.
+/// Widths that people count time in, above a second. Below, they are 1, 2 or 5 times a power of ten
+/// microseconds.
 const WIDTHS: [u64; 18] = [
     SECOND,
     2 * SECOND,
@@ -38,8 +39,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Pieces of a round width whose edges are round times too, as `clock` tells them: at most `most` of them, and one
-    /// more for the edges.
+    /// Pieces of a round width whose edges are round times too, as `clock` tells them: at most
+    /// `most` of them, and one more for the edges.
     pub fn round(clock: Clock, first: Time, last: Time, most: u64) -> Timeline {
         let width = round_width(last.since(first).as_micros().div_ceil(most.max(1)).max(1));
         let origin = match clock {
@@ -55,7 +56,8 @@ impl Timeline {
         }
     }
 
-    /// This timeline's whole time in `len` pieces, or fewer if they would be less than a microsecond wide.
+    /// This timeline's whole time in `len` pieces, or fewer if they would be less than a
+    /// microsecond wide.
     #[must_use]
     pub fn in_pieces(self, len: u64) -> Timeline {
         let whole = self.end().since(self.start).as_micros();

@@ -1,7 +1,8 @@
 //! The most that was allowed in any stretch of a given length.
 //!
-//! A stretch counts one of its two ends: it is `(t - length, t]`, so that what lies exactly one length apart is not in
-//! the same stretch. Only stretches that end with a call need looking at, as the count grows nowhere else.
+//! A stretch counts one of its two ends: it is `(t - length, t]`, so that what lies exactly one
+//! length apart is not in the same stretch. Only stretches that end with a call need looking at, as
+//! the count grows nowhere else.
 
 use crate::traffic::Call;
 use sluicegate_core::{Span, Time};
@@ -20,7 +21,8 @@ pub struct Worst {
     pub at: Time,
 }
 
-/// The largest cost in any stretch of acts that are in the order of their times, and when the first such stretch ends.
+/// The largest cost in any stretch of acts that are in the order of their times, and when the first
+/// such stretch ends.
 pub(super) fn worst_window(acts: &[Call], length: Span) -> (u64, Time) {
     let mut worst = (0, Time::EPOCH);
     let mut oldest = acts.iter().peekable();
@@ -55,8 +57,8 @@ impl Lately {
         Lately { length, times: VecDeque::new() }
     }
 
-    /// How many have come lately, this one included, and when: one that comes late, as a clock stepped back, counts as
-    /// if it came with the one before it.
+    /// How many have come lately, this one included, and when: one that comes late, as a clock
+    /// stepped back, counts as if it came with the one before it.
     pub(super) fn count(&mut self, at: Time) -> (u64, Time) {
         let at = self.times.back().map_or(at, |last| at.max(*last));
         while self.times.front().is_some_and(|first| at.since(*first) >= self.length) {

@@ -5,7 +5,7 @@ use crate::values::MONTHS;
 use sluicegate_core::Time;
 use sluicegate_core::time::DAY;
 
-/// How the times of a traffic are told.
+/// How the times of traffic are printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
     /// From its beginning: `1 min 30 s`.
@@ -83,14 +83,17 @@ mod tests {
         let noon: u64 = 1_794_398_400_000_000;
         let at = |micros| Time::saturating_from_micros(noon + micros);
         let since = Clock::Since(at(0));
-        let told = |clock: Clock, micros| {
+        let shown = |clock: Clock, micros| {
             [clock.tell(at(micros)), clock.tell_briefly(at(micros)), clock.tell_on_axis(at(micros))]
                 .map(|text| text.replace(human::TIE, " "))
         };
-        assert_eq!(told(Clock::Utc, 0), ["2026-11-11 12:00:00", "Nov 11 12:00:00", "12:00"]);
-        assert_eq!(told(Clock::Utc, 5_500_000), ["2026-11-11 12:00:05.5", "Nov 11 12:00:05.5", "12:00:05.5"]);
-        assert_eq!(told(Clock::Utc, 43_200_000_000), ["2026-11-12 00:00:00", "Nov 12 00:00:00", "Nov 12"]);
-        assert_eq!(told(since, 90_000_000), ["1 min 30 s"; 3]);
-        assert_eq!(told(since, 90_000_001), ["1 min 30 s", "1 min 30 s", "90.000001 s"]);
+        assert_eq!(shown(Clock::Utc, 0), ["2026-11-11 12:00:00", "Nov 11 12:00:00", "12:00"]);
+        assert_eq!(
+            shown(Clock::Utc, 5_500_000),
+            ["2026-11-11 12:00:05.5", "Nov 11 12:00:05.5", "12:00:05.5"]
+        );
+        assert_eq!(shown(Clock::Utc, 43_200_000_000), ["2026-11-12 00:00:00", "Nov 12 00:00:00", "Nov 12"]);
+        assert_eq!(shown(since, 90_000_000), ["1 min 30 s"; 3]);
+        assert_eq!(shown(since, 90_000_001), ["1 min 30 s", "1 min 30 s", "90.000001 s"]);
     }
 }

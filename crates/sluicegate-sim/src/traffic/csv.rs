@@ -1,7 +1,7 @@
 //! A trace as traffic: CSV with the header `at_us,key,cost`.
 //!
-//! The rows stay in their order, also where the times go back: a trace says in which order a limiter met the calls, and
-//! that its clock stepped back is part of what it says.
+//! The rows stay in their order, also where the times go back: a trace says in which order a
+//! limiter met the calls, and that its clock stepped back is part of what it says.
 
 use super::{BrokenLine, Call, Clock, Collector, Reading, Traffic, TrafficError};
 use crate::trace::{Trace, TraceError};
@@ -10,8 +10,8 @@ use std::io::Read;
 /// Reads all calls of a trace.
 ///
 /// # Errors
-/// When the input cannot be read, the header is not `at_us,key,cost`, no row is a call, there are too many, or, if
-/// every row has to be a call, one is not.
+/// When the input cannot be read, the header is not `at_us,key,cost`, no row is a call, there are
+/// too many, or, if every row has to be a call, one is not.
 pub fn read(input: impl Read, reading: Reading) -> Result<Traffic, TrafficError> {
     let mut collector = Collector::new(Clock::Utc, reading);
     let mut trace = Trace::open(input).map_err(fatal)?;
@@ -33,7 +33,7 @@ pub fn read(input: impl Read, reading: Reading) -> Result<Traffic, TrafficError>
     }
 }
 
-/// The row that is no call, unless it is the input that is at fault.
+/// The malformed row, unless reading the input failed.
 fn broken(error: TraceError) -> Result<BrokenLine, TrafficError> {
     match error {
         TraceError::Io(error) => Err(TrafficError::Io(error)),

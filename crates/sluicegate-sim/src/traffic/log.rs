@@ -1,6 +1,7 @@
 //! Access logs as traffic: common, combined and JSON lines.
 //!
-//! A line is a call: a field or several say whose it is, one says when, and one may say how much it costs.
+//! A line is a call: a field or several say whose it is, one says when, and one may say how much it
+//! costs.
 
 mod common;
 mod json;
@@ -22,7 +23,8 @@ use std::fmt;
 use std::io::Read;
 use std::str::FromStr;
 
-/// So many lines are looked at to find out the format. The first ones may be broken, or what a server said at its start.
+/// This many lines are read to detect the format. The first ones may be broken, or what a
+/// server said at its start.
 const DETECT_LINES: usize = 20;
 
 /// How a file begins that gzip has compressed.
@@ -72,10 +74,11 @@ impl std::error::Error for FormatError {}
 
 /// Which fields say whose a call is, when it is and what it costs.
 ///
-/// Common and combined logs have `ip` (also called `host` and `remote_addr`), `vhost` (if the log has it), `ident`,
-/// `user`, `time`, `request`, `method`, `path` (up to a `?`), `url` (all of it), `protocol`, `status` and `bytes`;
-/// combined ones `referer` and `agent` too. In JSON a field is looked for by its whole name first and then as a path
-/// through objects, as in `request.remote_ip`.
+/// Common and combined logs have `ip` (also called `host` and `remote_addr`), `vhost` (if the log
+/// has it), `ident`, `user`, `time`, `request`, `method`, `path` (up to a `?`), `url` (all of it),
+/// `protocol`, `status` and `bytes`; combined ones `referer` and `agent` too. In JSON a field is
+/// looked for by its whole name first and then as a path through objects, as in
+/// `request.remote_ip`.
 #[derive(Clone, Debug)]
 pub struct Fields {
     key: Vec<String>,
@@ -84,8 +87,9 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// `key` is one name, or several joined by commas, whose values are then joined by a space. In JSON, `ip` is looked
-    /// for in [`IP_FIELDS`], and the time in [`TIME_FIELDS`] if it is not named. A call costs 1 if no cost is named.
+    /// `key` is one name, or several joined by commas, whose values are then joined by a space. In
+    /// JSON, `ip` is looked for in [`IP_FIELDS`], and the time in [`TIME_FIELDS`] if it is not
+    /// named. A call costs 1 if no cost is named.
     pub fn new(key: &str, time: Option<&str>, cost: Option<&str>) -> Fields {
         let named = |name: &str| name.trim().to_owned();
         Fields { key: key.split(',').map(named).collect(), time: time.map(named), cost: cost.map(named) }
@@ -164,7 +168,7 @@ impl Parser {
             Parser::Json(json) => json.read(line, row)?,
         }
         if row.key.len() > KEY_LEN_MAX {
-            let what = format!("a key of {} bytes is above the most, {KEY_LEN_MAX}", row.key.len());
+            let what = format!("a key of {} bytes is above the maximum, {KEY_LEN_MAX}", row.key.len());
             return Err(Problem { what, advice: "choose fewer fields or shorter ones" });
         }
         Ok(())
@@ -174,8 +178,9 @@ impl Parser {
 /// Reads all calls of a log. If no format is given, it is found out from the first lines.
 ///
 /// # Errors
-/// When the input cannot be read, a field is asked for that the format does not have, the format cannot be found out,
-/// no line is a call, there are too many, or, if every line has to be a call, one is not.
+/// When the input cannot be read, a field is asked for that the format does not have, the format
+/// cannot be found out, no line is a call, there are too many, or, if every line has to be a call,
+/// one is not.
 pub fn read(
     input: impl Read,
     format: Option<Format>,
@@ -199,8 +204,9 @@ pub fn read(
             take(line, &mut parser, &mut row, &mut collector)?;
         }
     }
-    // A server writes a line when it has answered, with the time at which it was asked: a slow answer comes after quick
-    // ones that were asked for later. The limiter would have met them in the order of their times.
+    // A server writes a line when it has answered, with the time at which it was asked: a slow
+    // answer comes after quick ones that were asked for later. The limiter would have met them in
+    // the order of their times.
     collector.sort();
     collector.finish("check that the log is the right one, and not empty")
 }
@@ -232,10 +238,12 @@ fn too_long() -> Problem {
     Problem { what, advice: "leave it out, or check that the file is a log" }
 }
 
-/// Lines that were looked at before the format was known, to be read again: at most [`DETECT_LINES`].
+/// Lines that were looked at before the format was known, to be read again: at most
+/// [`DETECT_LINES`].
 type FirstLines = Vec<(u64, Option<Vec<u8>>)>;
 
-/// The format of the first line that has one, and the lines up to that. There is none if there are no lines.
+/// The format of the first line that has one, and the lines up to that. There is none if there are
+/// no lines.
 fn detect<R: Read>(lines: &mut Lines<R>) -> Result<(Option<Format>, FirstLines), TrafficError> {
     let mut first = FirstLines::new();
     while first.len() < DETECT_LINES {

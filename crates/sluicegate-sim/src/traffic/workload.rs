@@ -1,8 +1,9 @@
 //! Workloads: traffic made up from one line of text and a seed. [`HELP`] says how they are written.
 //!
-//! The rate is that of all keys together; `zipf=S` makes the key of rank r call in proportion to 1/r^S, otherwise all
-//! keys call equally often. Times are whole microseconds: exact and rounded down, but for a ramp's, to the nearest, and
-//! random ones. The same text and seed give the same calls on every machine.
+//! The rate is that of all keys together; `zipf=S` makes the key of rank r call in proportion to
+//! 1/r^S, otherwise all keys call equally often. Times are whole microseconds: exact and rounded
+//! down, but for a ramp's, to the nearest, and random ones. The same text and seed give the same
+//! calls on every machine.
 
 mod parse;
 mod popularity;
@@ -23,11 +24,11 @@ pub const HELP: &str = "\
 steady 10/s                  evenly, one each 100 ms
 burst 50/10s                 50 at once, every 10 s
 poisson 20/s                 at random, 20 a second on average
-on-off 50/s on=5s off=10s    evenly for 5 s, then silent for 10 s; both are the rate's period if not said
-ramp 100/s from=10/s         evenly, from 10 a second (0 if not said) up to 100 at the end
+on-off 50/s on=5s off=10s    evenly for 5 s, then silent for 10 s; default: the rate's period for both
+ramp 100/s from=10/s         evenly, from 10 per second (default 0) up to 100 at the end
 edge 12/60s spread=1s        against windows of 60 s: 12 right before every other edge and 12 right after it,
-                             each within 1 s (a twentieth of the window if not said)
-Each takes for=10min (ten periods of the limits or its own if not said), after=30s, cost=3, key=NAME, keys=1000
+                             each within 1 s (default: a twentieth of the window)
+Each takes for=10min (default: ten periods of the limits, or its own), after=30s, cost=3, key=NAME, keys=1000
 and zipf=1.1: the rate is that of all keys together, and a few of them call far more often than the rest.";
 
 /// The names of the workloads.
@@ -65,8 +66,9 @@ enum Shape {
     Edge { rate: Rate, spread: Span },
 }
 
-/// The calls of several workloads together, in the order of their times. A workload that does not say how long lasts for
-/// ten of its own periods, and at least `lasts`. `tell` hears from time to time how many more calls there are.
+/// The calls of several workloads together, in the order of their times. A workload that does not
+/// say how long lasts for ten of its own periods, and at least `lasts`. `tell` hears from time to
+/// time how many more calls there are.
 ///
 /// # Errors
 /// When there are too many calls, or none.
@@ -119,14 +121,15 @@ impl Workload {
     }
 }
 
-/// The place of a key that has not called: no traffic has so many.
+/// The index of a key that has not called: no traffic has this many keys.
 const NOT_YET: u32 = u32::MAX;
 
 /// Draws the keys.
 struct Callers<'a> {
     workload: &'a Workload,
     popularity: Option<Popularity>,
-    /// The place of the key of each rank, or [`NOT_YET`]: half as much to fetch from memory as an option each.
+    /// The place of the key of each rank, or [`NOT_YET`]: half as much to fetch from memory as an
+    /// option each.
     places: Vec<u32>,
 }
 

@@ -1,14 +1,14 @@
 //! The replay engine answers as the model does.
 
 use sluicegate::Limit;
-use sluicegate_conformance::{Answer, Subject, suite};
+use sluicegate_conformance::{Fields, Subject, suite};
 use sluicegate_core::Time;
 use sluicegate_sim::Replay;
 
 struct Replayed(Replay);
 
 impl Subject for Replayed {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Answer {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
         self.0.check(at, key, cost).into()
     }
 }

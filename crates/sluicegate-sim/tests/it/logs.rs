@@ -301,7 +301,7 @@ fn a_json_line_that_is_no_call_is_said() {
         (r#"{"ts":1,"k":1,"n":-1}"#, format!(r#"cost "-1" is not a whole number; {cost}"#)),
         (
             r#"{"ts":1,"k":1,"n":1000000001}"#,
-            format!(r#"cost "1000000001" is above the most, 1000000000; {cost}"#),
+            format!(r#"cost "1000000001" is above the maximum, 1000000000; {cost}"#),
         ),
         (
             r#"{"k":1,"n":1}"#,
@@ -412,7 +412,7 @@ fn the_cost_may_be_the_number_of_bytes() {
     let log = COMMON.replace("2326", "1000000001");
     assert_eq!(
         refused(log, None, &fields),
-        "line 1: cost \"1000000001\" is above the most, 1000000000; use a field with whole numbers from 0 to 1000000000"
+        "line 1: cost \"1000000001\" is above the maximum, 1000000000; use a field with whole numbers from 0 to 1000000000"
     );
 }
 
@@ -440,7 +440,7 @@ fn the_format_is_found_out_from_the_first_lines_and_none_of_them_is_lost() {
         assert_eq!(calls(&traffic), vec![(AT, "203.0.113.9".to_owned(), 1); 2], "{line}");
         assert_eq!(traffic.broken().count, 19);
         assert_eq!(traffic.broken().first[1].line, 4);
-        // After 20 nobody looks any more.
+        // Detection stops after 20 lines.
         let log = format!("{}{line}", "starting\n".repeat(20));
         assert!(read(log.as_bytes(), None, &Fields::new("ip", None, None), Reading::default()).is_err());
     }
@@ -573,7 +573,7 @@ fn a_key_of_several_fields_may_be_too_long() {
     assert_eq!(traffic.key(0).len(), path + 2);
     assert_eq!(
         refused(line, None, &Fields::new("path,path", None, None)),
-        "line 1: a key of 65537 bytes is above the most, 65536; choose fewer fields or shorter ones"
+        "line 1: a key of 65537 bytes is above the maximum, 65536; choose fewer fields or shorter ones"
     );
 }
 

@@ -16,7 +16,7 @@ fn run(workload: &str, callers: &str, dependency: &str, protection: &str) -> Out
     let scenario = Scenario { traffic: &traffic, dependency, callers, seed: 1 };
     let outcome = scenario.run(&protection.parse().unwrap()).unwrap();
     let totals = outcome.totals;
-    let all = totals.good + totals.refused + totals.failed + totals.timed_out;
+    let all = totals.good + totals.denied + totals.failed + totals.timed_out;
     assert_eq!(all, totals.offered, "every call ends in one way: {totals:?}");
     assert_eq!(totals.offered, traffic.calls().len() as u64);
     assert_eq!(outcome.bins.iter().map(|bin| bin.good).sum::<u64>(), totals.good, "in pieces as in all");
@@ -39,11 +39,12 @@ fn a_dependency_with_time_to_spare_needs_no_protection() {
 
 #[test]
 fn without_protection_a_queue_that_has_once_become_too_long_answers_nobody() {
-    // Call number k comes at 50 k ms, its turn at 100 k ms: it takes 100 + 50 k ms, which is a second for number 18.
+    // Call number k comes at 50 k ms, its turn at 100 k ms: it takes 100 + 50 k ms, which is a
+    // second for number 18.
     let outcome = run("steady 20/s for=20s", "timeout=1s", "workers=1 takes=100ms random=0%", "none").totals;
     assert_eq!((outcome.good, outcome.timed_out), (19, 381));
     assert_eq!(outcome.worked, millis(40_000), "it worked all the time,");
-    assert_eq!(outcome.wasted, millis(38_100), "and for nobody");
+    assert_eq!(outcome.wasted, millis(38_100), "without a caller");
     assert_eq!(outcome.p99, millis(1_000));
 }
 
@@ -81,7 +82,7 @@ fn callers_who_try_again_at_once_make_a_bad_time_last() {
     let naive = run(WORKLOAD, "timeout=1s retries=2", SLOW, "none");
     let good_at_the_end = |outcome: &Outcome| outcome.bins[80..].iter().map(|bin| bin.good).sum::<u64>();
     assert!(naive.totals.tries > 2 * naive.totals.offered, "{:?}", naive.totals);
-    assert!(good_at_the_end(&naive) == 0, "forty seconds after it is over, nobody has an answer");
+    assert!(good_at_the_end(&naive) == 0, "forty seconds after it is over, no caller has an answer");
     assert!(naive.totals.good < patient.totals.good);
 }
 
@@ -106,13 +107,14 @@ fn a_breaker_spares_callers_the_wait_for_errors_and_opens_again_when_it_is_over(
     let outcome = run(WORKLOAD, "timeout=1s", FAILING, "breaker 50%/10s");
     let is_open = |second: usize| outcome.bins[second].is_open;
     assert!(is_open(30) && !is_open(10) && !is_open(55), "open while it fails, and only then");
-    assert!(outcome.totals.failed * 2 < outcome.totals.refused, "{:?}", outcome.totals);
+    assert!(outcome.totals.failed * 2 < outcome.totals.denied, "{:?}", outcome.totals);
     assert!(outcome.bins[50..].iter().all(|bin| bin.good == bin.offered));
 }
 
 #[test]
 fn an_adaptive_limit_finds_what_the_dependency_can_do() {
-    // 10 workers, more calls than they can do: the right limit is 10 and a little for those who wait.
+    // 10 workers, more calls than they can do: the right limit is 10 and a little for those who
+    // wait.
     let outcome = run("poisson 400/s for=60s", "timeout=1s", "workers=10 takes=50ms", "gradient 50 min=2");
     let last = outcome.bins.last().and_then(|bin| bin.limit).unwrap();
     assert!((10..=40).contains(&last), "{last}");
@@ -139,9 +141,9 @@ fn mistakes_in_lines_say_what_to_write() {
     );
     assert_eq!(
         callers("retries=11").unwrap_err(),
-        r#"callers "retries=11": retries=11 is above the most, 10; use fewer, 2 is many"#
+        r#"callers "retries=11": retries=11 is above the maximum, 10; use fewer, 2 is many"#
     );
     assert!(callers("timeout=0s").unwrap_err().contains("timeout=0s is not from 1us to 1h"));
     assert!(callers("retry=1").unwrap_err().contains("callers take timeout=DURATION retries=N"));
-    assert!(callers(&"x".repeat(300)).unwrap_err().contains("its 300 bytes are above the most, 256"));
+    assert!(callers(&"x".repeat(300)).unwrap_err().contains("its 300 bytes are above the maximum, 256"));
 }

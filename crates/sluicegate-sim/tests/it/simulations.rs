@@ -30,7 +30,8 @@ fn run(traffic: &Traffic, text: &str) -> Outcome {
     Simulation::new(traffic, None).run(&limits(text), |_| {}).unwrap()
 }
 
-/// What [`Replay`], which `sluice replay` is made of, allows, and when it acts; and the measures by definition.
+/// What [`Replay`], which `sluice replay` is made of, allows, and when it acts; and the measures by
+/// definition.
 struct Plain {
     acts: Vec<Vec<Call>>,
     allowed: u64,
@@ -193,7 +194,8 @@ fn progress_is_told_until_all_is_done() {
     assert_eq!(told, traffic.calls().len() as u64);
 }
 
-/// 200 keys, key n with n calls: the busiest tenth has 181 to 200, and two keys are above the 99th percentile of 198.
+/// 200 keys, key n with n calls: the busiest tenth has 181 to 200, and two keys are above the 99th
+/// percentile of 198.
 #[test]
 fn the_crowd_is_divided_by_what_it_offers() {
     let rows = (1..=200_u64).flat_map(|key| (0..key).map(move |call| (call, format!("k{key}"), 1)));
@@ -224,10 +226,11 @@ fn a_small_crowd_has_no_tenths_and_no_percentile() {
     let crowd = Crowd::new(&simulation);
     assert!(crowd.deciles(simulation.keys(), &outcome).is_empty());
     assert_eq!(crowd.above_p99(simulation.keys(), &outcome), None);
-    assert!(crowd.most_affected(&outcome, 5).is_empty(), "nobody was turned away");
+    assert!(crowd.most_affected(&outcome, 5).is_empty(), "no key was denied");
 }
 
-/// What the curves say, by definition: for each piece of time, at its beginning and at each act or call within it.
+/// What the curves say, by definition: for each piece of time, at its beginning and at each act or
+/// call within it.
 #[test]
 fn the_curves_of_the_focus_are_those_of_brute_force() {
     for seed in 0..60 {
@@ -254,7 +257,8 @@ fn the_curves_of_the_focus_are_those_of_brute_force() {
             assert_eq!(Some(*said), most, "seed {seed}: {} at piece {piece}", limits[0]);
         }
         let mut again = Replay::new(limits.clone()).unwrap();
-        // A cost of 0 changes nothing, and tells what is left. The first call is when the limiter starts.
+        // A cost of 0 changes nothing, and tells what is left. The first call is when the limiter
+        // starts.
         let _ = again.check(traffic.calls()[0].at, b"k", 0);
         let mut calls = traffic.calls().iter().peekable();
         for (piece, said) in focus.room.iter().enumerate().skip(1) {

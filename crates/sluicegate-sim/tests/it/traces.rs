@@ -60,20 +60,20 @@ fn each_bad_row_says_its_line_its_value_and_what_to_write() {
         (",a,1", r#"at_us "" is not a whole number"#, time),
         (
             "250000000000000001,a,1",
-            r#"at_us "250000000000000001" is above the most, 250000000000000000"#,
+            r#"at_us "250000000000000001" is above the maximum, 250000000000000000"#,
             time,
         ),
         (
             "99999999999999999999999,a,1",
-            r#"at_us "99999999999999999999999" is above the most, 250000000000000000"#,
+            r#"at_us "99999999999999999999999" is above the maximum, 250000000000000000"#,
             time,
         ),
         ("1,a,-1", r#"cost "-1" is not a whole number"#, cost),
         ("1,a,+1", r#"cost "+1" is not a whole number"#, cost),
         ("1,a, 1", r#"cost " 1" is not a whole number"#, cost),
         ("1,a,", r#"cost "" is not a whole number"#, cost),
-        ("1,a,1000000001", r#"cost "1000000001" is above the most, 1000000000"#, cost),
-        ("1,a,18446744073709551617", r#"cost "18446744073709551617" is above the most, 1000000000"#, cost),
+        ("1,a,1000000001", r#"cost "1000000001" is above the maximum, 1000000000"#, cost),
+        ("1,a,18446744073709551617", r#"cost "18446744073709551617" is above the maximum, 1000000000"#, cost),
         ("1,a,\u{1b}[31m", r#"cost "\x1b[31m" is not a whole number"#, cost),
         (
             r#"1,"a"b,1"#,
@@ -134,7 +134,7 @@ fn a_key_at_its_bound_is_fine_and_beyond_it_refused() {
     assert_eq!(rows(trace(KEY_LEN_MAX).as_bytes()).len(), 1);
     assert_eq!(
         refused(trace(KEY_LEN_MAX + 1).as_bytes()),
-        "line 2: a key of 65537 bytes is above the most, 65536; shorten it, or use a hash of it"
+        "line 2: a key of 65537 bytes is above the maximum, 65536; shorten it, or use a hash of it"
     );
 }
 

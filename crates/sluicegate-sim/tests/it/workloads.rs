@@ -24,7 +24,7 @@ fn steady_calls_are_evenly_apart_and_stop_in_time() {
     assert_eq!(millis("steady 4/s for=1s"), [0, 250, 500, 750]);
     assert_eq!(millis("steady 3/s for=1s after=2s"), [2000, 2333, 2666]);
     assert_eq!(millis("steady 1/min").len(), 10, "ten of its periods unless it says otherwise");
-    assert_eq!(millis("steady 1/s").len(), 60, "and at least as long as it is told");
+    assert_eq!(millis("steady 1/s").len(), 60, "and at least as long as requested");
     // Exact over a long time: the last of 7 a second does not drift.
     assert_eq!(millis("steady 7/s for=1h").last(), Some(&3_599_857));
 }
@@ -37,7 +37,7 @@ fn bursts_come_at_once() {
 #[test]
 fn on_and_off_take_turns() {
     assert_eq!(millis("on-off 2/s on=1s off=3s for=9s"), [0, 500, 4000, 4500, 8000, 8500]);
-    assert_eq!(millis("on-off 2/s on=1s for=3s"), [0, 500, 2000, 2500], "off is as long as on unless said");
+    assert_eq!(millis("on-off 2/s on=1s for=3s"), [0, 500, 2000, 2500], "off defaults to on");
 }
 
 #[test]
@@ -65,7 +65,8 @@ fn an_edge_is_met_from_both_sides() {
     );
 }
 
-/// Windows begin with the epoch, wherever the workload does: in each of two windows that meet, all of the count.
+/// Windows begin with the epoch, wherever the workload does: in each of two windows that meet, all
+/// of the count.
 #[test]
 fn an_edge_is_one_of_the_clock() {
     for text in ["edge 5/11s", "edge 5/60s after=10s", "edge 5/7s after=3s spread=7s"] {
@@ -109,7 +110,8 @@ fn the_same_seed_gives_the_same_calls_and_another_one_others() {
     let calls = |seed| traffic(&texts, seed).calls().to_vec();
     assert_eq!(calls(7), calls(7));
     assert_ne!(calls(7), calls(8));
-    // Pinned, so that pictures and figures stay the same from version to version and machine to machine.
+    // Pinned, so that pictures and figures stay the same from version to version and machine to
+    // machine.
     let first: Vec<u64> = traffic(&["poisson 1/s"], 1)
         .calls()
         .iter()
@@ -234,7 +236,7 @@ fn mistakes_are_answered_with_the_word_and_what_to_write() {
     }
     let too_many = format!("steady 5/s keys={}", KEYS_MAX + 1);
     assert!(refuse(&too_many).contains("keys=\"10000001\" is not a number from 1 to 10000000"));
-    assert!(refuse(&"x".repeat(300)).contains("its 300 bytes are above the most, 256"));
+    assert!(refuse(&"x".repeat(300)).contains("its 300 bytes are above the maximum, 256"));
 }
 
 /// Whatever is written, it is read or refused, and what is read is generated within its bounds.

@@ -1,4 +1,4 @@
-//! A body that holds a lease until it has ended.
+//! A body that holds a lease until it ends.
 
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -8,11 +8,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 pin_project! {
-    /// The body of a response of a [`crate::ConcurrencyLayer`]: the service's own, frame by frame,
-    /// with its trailers and its size. When it has ended or is dropped, the lease of its request is
-    /// released.
+    /// The body of a response of a [`crate::ConcurrencyLayer`]: the service's own, with its frames,
+    /// trailers and size. The request's lease is released when the body has ended or is dropped.
     pub struct LeasedBody<B> {
-        // Dropped before the lease: what it holds is gone when the permit is free.
+        // Dropped before the lease: its resources are gone when the permit is free.
         #[pin]
         inner: B,
         lease: Option<HeldLease>,
@@ -22,19 +21,19 @@ pin_project! {
 impl<B: Body> LeasedBody<B> {
     #[inline]
     pub(super) fn new(inner: B, lease: Option<HeldLease>) -> LeasedBody<B> {
-        // An empty body need not be polled for its end.
+        // An empty body may never be polled.
         let lease = lease.filter(|_| !inner.is_end_stream());
         LeasedBody { inner, lease }
     }
 }
 
 impl<B> LeasedBody<B> {
-    /// The body itself.
+    /// Returns the inner body.
     pub fn get_ref(&self) -> &B {
         &self.inner
     }
 
-    /// Whether it still holds a lease.
+    /// Returns `true` if it still holds a lease.
     pub fn holds_lease(&self) -> bool {
         self.lease.is_some()
     }
@@ -51,7 +50,7 @@ impl<B: Body> Body for LeasedBody<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let mut this = self.project();
         let frame = ready!(this.inner.as_mut().poll_frame(context));
-        // Servers do not ask for more of a body that says after a frame that this was the last one.
+        // Servers stop polling a body that reports its end after a frame.
         if frame.is_none() || this.inner.is_end_stream() {
             *this.lease = None;
         }

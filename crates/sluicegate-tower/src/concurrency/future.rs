@@ -13,8 +13,8 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
 pin_project! {
-    /// The response to come, of the service or of the layer. Dropping it releases its lease, or
-    /// leaves the queue for one.
+    /// The future response of the service or of the layer. Dropping it releases its lease, or
+    /// leaves the queue.
     pub struct ConcurrencyLimitFuture<S, Q, B, L, R>
     where
         S: Service<Request<Q>>,
@@ -47,7 +47,7 @@ where
         let (response, lease) = match ready!(this.admission.poll_answered(context)) {
             Answered::Serving(inner, lease) => {
                 let result = ready!(inner.poll(context));
-                // Released here if there is no response, or its body is not to hold it.
+                // Released here if there is no response, or the body is not to hold it.
                 let lease = lease.take().filter(|_| *this.hold == HoldUntil::BodyEnd);
                 (result?, lease)
             }

@@ -14,30 +14,32 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits how many requests of each key are in flight. A rate limits how often a client may call;
-/// this limits how much of the service it may use at one time, however long its requests take.
+/// Limits the requests in flight per key. A rate limit bounds how often a client may call; this
+/// bounds how much of the service it may use at one time, however long its requests take.
 ///
 /// ```
 /// use sluicegate::semaphore::Semaphore;
 /// use sluicegate_tower::{ConcurrencyLayer, key};
 ///
-/// // Each customer: two exports at once.
-/// let layer = ConcurrencyLayer::new(Semaphore::new("concurrency 2")?).key(key::header("x-customer")).name("exports");
+/// // Per customer: two exports at once.
+/// let layer = ConcurrencyLayer::new(Semaphore::new("concurrency 2")?)
+///     .key(key::header("x-customer"))
+///     .name("exports");
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
 /// A request holds a lease until the body of its response has ended or was dropped, so a download
-/// counts for as long as it goes on, and a client that hangs up releases its lease; see [`HoldUntil`].
-/// One request too many is denied with 429, or waits: [`ConcurrencyLayer::wait`]. The cost of a
-/// request is how many permits its lease takes.
+/// counts for its whole duration, and a client that disconnects releases its lease; see
+/// [`HoldUntil`]. A request beyond the limit is denied with 429, or waits:
+/// [`ConcurrencyLayer::wait`]. The cost of a request is the number of permits of its lease.
 ///
 /// The semaphore is any [`LeaseBackend`]: [`sluicegate::semaphore::Semaphore`], or
-/// `sluicegate_redis::RedisSemaphore`. It is shared: clone a layer, add it to many routes, serve
-/// many connections, and there is still one limit. Being ready takes no permit. Under a limit with
-/// `ttl` a lease expires after that time even if its response goes on, as nothing renews it. In one
-/// process leave `ttl` out: what is dropped is released.
+/// `sluicegate_redis::RedisSemaphore`. It is shared by all clones of the layer, all its routes and
+/// all connections. Being ready takes no permit. Under a limit with `ttl` a lease expires after
+/// that time even if its response continues, since nothing renews it. Within one process omit
+/// `ttl`: a dropped response is released.
 pub struct ConcurrencyLayer<L, R = ProblemDetails> {
-    /// Behind one pointer, as axum has a layer make a new service for every request.
+    /// Behind one pointer, since axum makes a new service per request.
     shared: Arc<Shared<Settings<L>, R>>,
 }
 
@@ -50,8 +52,8 @@ pub enum HoldUntil {
     /// Until the body of the response has ended, or was dropped.
     #[default]
     BodyEnd,
-    /// Until the head of the response is there: for services whose work is done by then, in front
-    /// of clients that read slowly.
+    /// Until the head of the response is ready: for services whose work is done by then, in front
+    /// of slow readers.
     ResponseHead,
 }
 
@@ -65,7 +67,7 @@ pub(crate) struct Settings<L> {
 }
 
 impl<L: LeaseBackend + Clone + 'static> ConcurrencyLayer<L> {
-    /// A layer that denies requests for which there is no permit.
+    /// Creates a layer that denies requests without a free permit.
     pub fn new(semaphore: L) -> ConcurrencyLayer<L> {
         let settings = Settings { semaphore, max_wait: None, hold: HoldUntil::default(), unavailable: false };
         ConcurrencyLayer { shared: Arc::new(Shared::new(settings, ProblemDetails)) }
@@ -73,23 +75,22 @@ impl<L: LeaseBackend + Clone + 'static> ConcurrencyLayer<L> {
 }
 
 impl<L: LeaseBackend + Clone + 'static, R: Clone> ConcurrencyLayer<L, R> {
-    /// Lets a request wait for its permit in the queue of its key, and denies it if there was none
-    /// within `max_wait`. A request that finds the queue full (`max_queue` of the semaphore) is
-    /// denied at once.
+    /// Lets a request wait for a permit in the queue of its key, for up to `max_wait`. A request
+    /// that finds the queue full (`max_queue` of the semaphore) is denied immediately.
     #[must_use]
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.shared_mut().settings.max_wait = Some(max_wait);
         self
     }
 
-    /// How long a request holds its lease. The default is [`HoldUntil::BodyEnd`].
+    /// Sets how long a request holds its lease. The default is [`HoldUntil::BodyEnd`].
     #[must_use]
     pub fn hold_until(mut self, hold: HoldUntil) -> Self {
         self.shared_mut().settings.hold = hold;
         self
     }
 
-    /// Denies with 503 and not with 429: for a limit of the service's own, with
+    /// Denies with 503 instead of 429: for a limit of the service as a whole, with
     /// [`crate::key::everyone`] or a route as its key, where the client has not asked for too much.
     #[must_use]
     pub fn unavailable(mut self) -> Self {
@@ -131,7 +132,7 @@ impl<L: LeaseBackend, R> Admit<R> for Settings<L> {
 }
 
 impl<L> Settings<L> {
-    /// Why a request is not admitted.
+    /// Returns why a request is not admitted.
     #[cold]
     fn reason(&self, answer: Result<Grant<HeldLease>, BackendError>) -> Reason {
         let grant = match answer {
@@ -140,8 +141,7 @@ impl<L> Settings<L> {
         };
         match (require_backend(&grant.answer()), grant.denial()) {
             (Err(error), _) => Reason::BackendFailed(error),
-            // The semaphore holds as many leases as it may, of all keys: that is not this client's
-            // doing.
+            // The semaphore is full with leases of all keys, which is not this client's fault.
             (_, Some(Denial::NoRoom)) => Reason::AtCapacity,
             (_, denial) if self.unavailable && denial != Some(Denial::Never) => Reason::AtCapacity,
             _ => Reason::TooManyInFlight(grant.decision()),

@@ -1,4 +1,5 @@
-//! The tries of one request: the first with the service that was ready for it, and further ones with copies of both.
+//! The attempts of one request: the first with the service that is ready, retries with copies of
+//! both.
 
 use super::{Fallback, Shared};
 use crate::future::take_once;
@@ -13,24 +14,24 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
-/// Makes copies of requests, for further tries. There are [`Once`] and [`RetryWith`].
+/// Copies requests for retries: [`NoRetry`] or [`RetryWith`].
 pub trait CloneRequest<Q> {
-    /// A copy, or none if the request must not be made twice.
-    fn copy(&self, request: &Request<Q>) -> Option<Request<Q>>;
+    /// Returns a copy, or `None` if the request must not be made twice.
+    fn clone_request(&self, request: &Request<Q>) -> Option<Request<Q>>;
 }
 
-/// No copies: requests are made once.
+/// No copies: every request is sent once.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct NoRetry;
 
 impl<Q> CloneRequest<Q> for NoRetry {
     #[inline]
-    fn copy(&self, _: &Request<Q>) -> Option<Request<Q>> {
+    fn clone_request(&self, _: &Request<Q>) -> Option<Request<Q>> {
         None
     }
 }
 
-/// Copies that a closure makes: [`crate::GuardLayer::retry_with`].
+/// Copies requests with a closure: [`crate::GuardLayer::retry_with`].
 #[derive(Debug)]
 pub struct RetryWith<F>(Arc<F>);
 
@@ -40,7 +41,7 @@ impl<F> RetryWith<F> {
     }
 }
 
-/// The closure is shared, so that it need not be `Clone` itself.
+/// The closure is shared, so that it need not be `Clone`.
 impl<F> Clone for RetryWith<F> {
     fn clone(&self) -> RetryWith<F> {
         RetryWith(Arc::clone(&self.0))
@@ -48,15 +49,15 @@ impl<F> Clone for RetryWith<F> {
 }
 
 impl<Q, F: Fn(&Request<Q>) -> Option<Request<Q>>> CloneRequest<Q> for RetryWith<F> {
-    fn copy(&self, request: &Request<Q>) -> Option<Request<Q>> {
+    fn clone_request(&self, request: &Request<Q>) -> Option<Request<Q>> {
         (self.0)(request)
     }
 }
 
-/// One request on its way through a guard.
+/// One request that goes through a guard.
 pub(crate) struct RequestAttempts<S, Q, R, C, F> {
     pub(super) shared: Arc<Shared<R, C, F>>,
-    /// What the next try is made of.
+    /// The service and the request of the next attempt.
     next: Option<Next<S, Q>>,
     /// What is kept of a request that was sent.
     sent: Sent,
@@ -64,7 +65,7 @@ pub(crate) struct RequestAttempts<S, Q, R, C, F> {
 
 struct Next<S, Q> {
     service: S,
-    /// Whether the service has said so; a clone has not.
+    /// Whether the service is known to be ready; a clone is not.
     is_ready: bool,
     request: Request<Q>,
 }
@@ -76,7 +77,7 @@ impl<S, Q, R, C, F> RequestAttempts<S, Q, R, C, F> {
         RequestAttempts { shared, next, sent: Sent::default() }
     }
 
-    /// What is still known of the request.
+    /// Passes the head, or what is kept of it, to a closure.
     pub(super) fn with_head<T>(&self, look: impl FnOnce(RequestHead<'_>) -> T) -> T {
         if let Some(next) = &self.next {
             return look(RequestHead::of(&next.request));
@@ -101,7 +102,7 @@ where
         if self.shared.guard.has_timeout() || self.shared.fallback.responder().is_some() {
             self.sent = Sent::of(&request);
         }
-        let copy = self.shared.copy.copy(&request);
+        let copy = self.shared.copy.clone_request(&request);
         self.next = copy.map(|request| Next { service: service.clone(), is_ready: false, request });
         if is_ready {
             return Attempt::Calling { response: service.call(request) };
@@ -115,13 +116,14 @@ where
 }
 
 pin_project! {
-    /// One try.
+    /// One attempt.
     #[project = AttemptNow]
     pub(crate) enum Attempt<S, Q>
     where
         S: Service<Request<Q>>,
     {
-        // Only a further try waits for its service. The request is in a box, as it would make the future of every other large.
+        // Only a retry waits for its service. Boxed, since the request would make every future
+        // large.
         Readying { parked: Option<Box<(S, Request<Q>)>> },
         Calling { #[pin] response: S::Future },
     }
@@ -145,12 +147,12 @@ impl<S: Service<Request<Q>>, Q> Future for Attempt<S, Q> {
     }
 }
 
-/// What is kept of a request for whoever writes an answer in its place.
+/// What is kept of a request for the writer of a response in its place.
 #[derive(Default)]
 struct Sent {
     method: Method,
     uri: Uri,
-    /// Nothing else: to copy all fields would cost every request what few need.
+    /// Nothing else: copying all fields would cost every request what few need.
     content_type: HeaderMap,
 }
 

@@ -1,4 +1,4 @@
-//! How a try went, by the head of its response.
+//! Classifies an attempt by the head of its response.
 
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use sluicegate_guard::Outcome;
@@ -9,7 +9,7 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 type Classifier = Arc<dyn Fn(StatusCode, &HeaderMap) -> Outcome + Send + Sync>;
 
-/// A closure of the user's, or the rule that holds unless told otherwise.
+/// The user's closure, or the default.
 #[derive(Clone, Default)]
 pub(crate) struct ResponseClassifier(Option<Classifier>);
 
@@ -36,7 +36,7 @@ impl<B, E> Classify<Response<B>, E> for ResponseClassifier {
     }
 }
 
-/// Whether a gRPC call that ended at once did so with a status that corresponds to one of 500 and more.
+/// Returns `true` if a gRPC call ended at once with a status that corresponds to 500 or more.
 fn is_grpc_failure(headers: &HeaderMap) -> bool {
     let status = headers.get(GRPC_STATUS).map(http::HeaderValue::as_bytes);
     // UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE, DATA_LOSS.

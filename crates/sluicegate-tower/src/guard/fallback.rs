@@ -1,15 +1,16 @@
-//! What is given instead of a failure.
+//! The fallback of a guarded service.
 
 use crate::rejection::{Rejection, Respond, RespondWith};
 use http::Response;
 
-/// Whether there is something to give instead when all tries have failed. There are [`NoFallback`] and, for a closure, [`RespondWith`].
+/// A fallback for requests whose attempts all failed: [`NoFallback`] or, for a closure,
+/// [`RespondWith`].
 pub trait Fallback<B>: Send + Sync {
-    /// Who gives it.
+    /// Returns the writer of the fallback response, if there is one.
     fn responder(&self) -> Option<&dyn Respond<B>>;
 }
 
-/// Nothing is given instead: a failure stays one.
+/// No fallback: the failure is returned.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct NoFallback;
 

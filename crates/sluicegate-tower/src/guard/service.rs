@@ -1,4 +1,4 @@
-//! The service: a request goes through the guard to the service behind, or is answered in its place.
+//! The service: takes a request through the guard to the inner service, or responds in its place.
 
 use super::attempts::{CloneRequest, RequestAttempts};
 use super::classify::ResponseClassifier;
@@ -27,7 +27,7 @@ impl<S, R, C, F> GuardService<S, R, C, F> {
         GuardService { inner, shared }
     }
 
-    /// The service behind it.
+    /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
@@ -49,19 +49,19 @@ where
     }
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
-        // The service that was ready is the one to call; its clone may not be.
+        // The service that is ready is the one to call; its clone may not be.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
         let Shared { guard, classify, .. } = &*self.shared;
-        let tries = RequestAttempts::new(Arc::clone(&self.shared), ready, request);
-        GuardFuture { call: guard.attempts(tries, classify.clone()) }
+        let attempts = RequestAttempts::new(Arc::clone(&self.shared), ready, request);
+        GuardFuture { call: guard.attempts(attempts, classify.clone()) }
     }
 }
 
 type GuardedCall<S, Q, R, C, F> = AttemptsCall<RequestAttempts<S, Q, R, C, F>, ResponseClassifier>;
 
 pin_project! {
-    /// The response to come, of the service or of the guard. Dropping it gives back whatever it holds.
+    /// The future response of the service or of the guard. Dropping it releases what it holds.
     #[must_use = "nothing is called until this is awaited"]
     pub struct GuardFuture<S, Q, B, R, C, F>
     where
@@ -96,19 +96,22 @@ where
             Err(Failure::TimedOut) => Reason::TimedOut,
             Err(_) => Reason::Failed(None),
         };
-        let tries = call.attempts();
-        let Shared { guard, respond, fallback, .. } = &*tries.shared;
+        let attempts = call.attempts();
+        let Shared { guard, respond, fallback, .. } = &*attempts.shared;
         if let Some(instead) = fallback.responder()
-            && let Some(_place) = guard.try_fallback()
+            && let Some(_permit) = guard.try_fallback()
         {
             drop(answer);
-            let give = |head: RequestHead<'_>| instead.respond(&Rejection::new(reason, String::new(), head));
-            return Poll::Ready(Ok(tries.with_head(give)));
+            let respond_with =
+                |head: RequestHead<'_>| instead.respond(&Rejection::new(reason, String::new(), head));
+            return Poll::Ready(Ok(attempts.with_head(respond_with)));
         }
-        // The failure itself: the service's own, or that it was not asked or took too long.
+        // The failure itself: the service's own error, or that it was denied or timed out.
         Poll::Ready(answer.or_else(|failure| match failure.into_error() {
             Some(error) => Err(error),
-            None => Ok(tries.with_head(|head| Rejection::new(reason, String::new(), head).answer(respond))),
+            None => {
+                Ok(attempts.with_head(|head| Rejection::new(reason, String::new(), head).answer(respond)))
+            }
         }))
     }
 }

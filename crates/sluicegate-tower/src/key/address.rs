@@ -1,18 +1,19 @@
-//! Addresses as keys. All notations of an address are one key: an IPv4 address mapped into IPv6 is the IPv4 address, and of an
-//! IPv6 address only the network counts, as whoever has one address of a /64 has all 2^64 of them.
+//! Addresses as keys. All notations of an address are one key: an IPv4 address mapped into IPv6 is
+//! the IPv4 address, and of an IPv6 address only the network counts, since a client with one
+//! address of a /64 usually has all 2^64 of them.
 
 use super::{KeyExtractor, MissingKey, RequestKey};
 use crate::RequestHead;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// What one customer of a provider gets at least.
+/// The network that a provider assigns to a customer at least.
 const PREFIX_DEFAULT: u8 = 64;
 
 pub(super) const NO_PEER: &str = "the peer's address is not known here; serve axum with \
     into_make_service_with_connect_info::<SocketAddr>() and turn on the feature axum of sluicegate-tower, or insert a \
     SocketAddr into the request's extensions, or say with key::ip_from where the address is";
 
-/// How much of an IPv6 address counts.
+/// The significant prefix of IPv6 addresses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Network {
     prefix: u8,
@@ -41,7 +42,7 @@ impl Network {
     }
 }
 
-/// Where the server says that the connection comes from, if it does.
+/// Returns the peer's address if the server provides it.
 #[inline]
 pub(super) fn peer(head: &RequestHead<'_>) -> Option<IpAddr> {
     #[cfg(feature = "axum")]
@@ -57,21 +58,22 @@ pub(super) fn peer(head: &RequestHead<'_>) -> Option<IpAddr> {
     head.extensions.get::<SocketAddr>().map(SocketAddr::ip)
 }
 
-/// The address that the connection comes from; made by [`peer_ip`].
+/// The peer's address; created by [`peer_ip`].
 #[derive(Clone, Copy, Debug)]
 pub struct PeerIp(Network);
 
-/// The address that the connection comes from. Behind a proxy that is the proxy's: see [`super::forwarded_ip`].
+/// The peer's address. Behind a proxy that is the proxy's: see [`super::forwarded_ip`].
 ///
-/// It is found in axum's `ConnectInfo<SocketAddr>` (feature `axum`) or a plain `SocketAddr` in the request's extensions. If it
-/// is in neither a request is answered with 500, in words that say what to do. tonic puts it elsewhere: see [`ip_from`].
+/// It is read from axum's `ConnectInfo<SocketAddr>` (feature `axum`) or from a `SocketAddr` in the
+/// request's extensions. If there is neither, the request gets a 500 that says what to do. tonic
+/// puts it elsewhere: see [`ip_from`].
 pub fn peer_ip() -> PeerIp {
     PeerIp(Network::DEFAULT)
 }
 
 impl PeerIp {
-    /// How many bits of an IPv6 address count: 64 unless told otherwise, 56 or 48 for providers that are generous, 128 for the
-    /// whole address.
+    /// Sets how many bits of an IPv6 address count: 64 by default, 56 or 48 if providers assign
+    /// larger networks, 128 for the whole address.
     #[must_use]
     pub fn ipv6_prefix(self, bits: u8) -> PeerIp {
         PeerIp(Network::new(bits))
@@ -85,27 +87,28 @@ impl KeyExtractor for PeerIp {
     }
 }
 
-/// An address that a closure finds; made by [`ip_from`].
+/// An address that a closure finds; created by [`ip_from`].
 #[derive(Clone, Copy, Debug)]
 pub struct IpFrom<F> {
     find: F,
     network: Network,
 }
 
-/// An address that a closure finds, such as the one that a content network says in a header of its own, or that of a
-/// connection of your own type:
+/// An address that a closure finds, such as the one in a CDN's own header, or that of your own
+/// connection type:
 ///
 /// ```
 /// use sluicegate_tower::key;
 ///
 /// key::ip_from(|head| {
-///     // Only if nobody can reach the service but through that network.
+///     // Only if the service can be reached through the CDN alone.
 ///     let text = head.headers.get("cf-connecting-ip")?.to_str().ok()?;
 ///     text.parse().ok()
 /// });
 /// ```
 ///
-/// With tonic: `key::ip_from(|head| Some(head.extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()))`.
+/// With tonic: `key::ip_from(|head|
+/// Some(head.extensions.get::<TcpConnectInfo>()?.remote_addr()?.ip()))`.
 pub fn ip_from<F>(find: F) -> IpFrom<F>
 where
     F: Fn(&RequestHead<'_>) -> Option<IpAddr> + Send + Sync,
@@ -114,7 +117,7 @@ where
 }
 
 impl<F> IpFrom<F> {
-    /// How many bits of an IPv6 address count; see [`PeerIp::ipv6_prefix`].
+    /// Sets how many bits of an IPv6 address count; see [`PeerIp::ipv6_prefix`].
     #[must_use]
     pub fn ipv6_prefix(self, bits: u8) -> IpFrom<F> {
         IpFrom { network: Network::new(bits), ..self }
@@ -135,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_prefix_from_none_to_all_bits_can_be_asked_for() {
+    fn any_prefix_length_works() {
         let address: Ipv6Addr = "2001:db8:1:2:3:4:5:6".parse().unwrap();
         let of = |prefix| Network::new(prefix).of(address).to_string();
         assert_eq!(of(0), "::");

@@ -1,9 +1,10 @@
-//! The client's address as proxies tell it, in `X-Forwarded-For` or `Forwarded`.
+//! The client's address as reported by proxies, in `X-Forwarded-For` or `Forwarded`.
 //!
-//! In plain words: each proxy appends the address it was called from. Whatever was there before came from further out, and the
-//! client itself may have written it. So the list is read from the right, and only as far as proxies of ours have written it:
-//! with `hops` proxies the entry at that place, counted from the right, was written by the outermost of them and names the
-//! client. Nothing to the left of it is looked at, not even to find out where entries begin and end.
+//! Each proxy appends the address it was called from. Earlier entries came from further out, and
+//! the client may have written them. So the list is read from the right, only as far as our own
+//! proxies wrote it: with `hops` proxies, the `hops`-th entry from the right was written by the
+//! outermost proxy and names the client. Entries to its left are never read, not even to find where
+//! entries begin and end.
 //!
 //! ```text
 //! client 198.51.100.7 ──▶ proxy 10.0.0.2 ──▶ proxy 10.0.0.1 ──▶ this service
@@ -20,7 +21,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The client's address as trusted proxies tell it; made by [`forwarded_ip`].
+/// The client's address as reported by trusted proxies; created by [`forwarded_ip`].
 #[derive(Clone, Debug)]
 pub struct ForwardedIp {
     hops: usize,
@@ -34,39 +35,42 @@ enum Field {
     Forwarded,
 }
 
-/// The client's address behind so many proxies of yours, read from `X-Forwarded-For` (or `Forwarded`:
-/// [`ForwardedIp::rfc7239`]), counted from the right. With 0 it is the peer's address.
+/// The client's address behind `hops` proxies of yours, read from `X-Forwarded-For` (or
+/// `Forwarded`: [`ForwardedIp::rfc7239`]), counted from the right. With 0 it is the peer's address.
 ///
-/// Count exactly the proxies that append to the field and that every request passes. With too many the client itself says who
-/// it is; with too few all clients are one. This service must not be reachable but through them.
+/// Count exactly the proxies that append to the field and that every request passes. If the number
+/// is too high, clients choose their own key; if it is too low, all clients share one. The service
+/// must be reachable through the proxies only.
 ///
-/// - A list with fewer entries did not come through all of them; its first entry, written by one of them, is taken.
-/// - Without the field the request came through none of them: the peer's address is taken.
-/// - An entry that is no address (`unknown`, or a made-up name) is no key: see [`crate::OnMissingKey`].
+/// - A list with fewer entries did not pass all proxies; its first entry, written by one of them,
+///   is used.
+/// - Without the field the request passed no proxy: the peer's address is used.
+/// - An entry that is not an address (`unknown`, or an invented name) is not a key: see
+///   [`crate::OnMissingKey`].
 pub fn forwarded_ip(hops: usize) -> ForwardedIp {
     ForwardedIp { hops, field: Field::XForwardedFor, network: Network::DEFAULT }
 }
 
 impl ForwardedIp {
-    /// Reads `Forwarded: for=...` (RFC 7239) and not `X-Forwarded-For`. It is one or the other and never whichever is
-    /// there: the one that your proxies do not write is the client's to make up.
+    /// Reads `Forwarded: for=...` (RFC 7239) instead of `X-Forwarded-For`. Never both: clients can
+    /// write the field that your proxies do not.
     #[must_use]
     pub fn rfc7239(self) -> ForwardedIp {
         ForwardedIp { field: Field::Forwarded, ..self }
     }
 
-    /// How many bits of an IPv6 address count; see [`super::PeerIp::ipv6_prefix`].
+    /// Sets how many bits of an IPv6 address count; see [`super::PeerIp::ipv6_prefix`].
     #[must_use]
     pub fn ipv6_prefix(self, bits: u8) -> ForwardedIp {
         ForwardedIp { network: Network::new(bits), ..self }
     }
 
-    /// The entry to believe.
+    /// Returns the trusted entry.
     fn entry<'a>(&self, head: &RequestHead<'a>) -> Option<&'a [u8]> {
         let name = if self.field == Field::XForwardedFor { X_FORWARDED_FOR } else { FORWARDED };
-        // Several lines are one list, in the order in which they came.
+        // Several field lines are one list, in order.
         let lines = head.headers.get_all(name).iter().rev();
-        let entries = lines.flat_map(|line| FromTheRight(Some(line.as_bytes())));
+        let entries = lines.flat_map(|line| EntriesFromRight(Some(line.as_bytes())));
         entries.take(self.hops).last()
     }
 
@@ -88,10 +92,11 @@ impl KeyExtractor for ForwardedIp {
     }
 }
 
-/// The entries of a list, the last one first. A comma between quotes does not part them.
-struct FromTheRight<'a>(Option<&'a [u8]>);
+/// Iterates over the entries of a list from right to left. A quoted comma does not separate
+/// entries.
+struct EntriesFromRight<'a>(Option<&'a [u8]>);
 
-impl<'a> Iterator for FromTheRight<'a> {
+impl<'a> Iterator for EntriesFromRight<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -112,23 +117,24 @@ impl<'a> Iterator for FromTheRight<'a> {
     }
 }
 
-/// Whether an odd number of backslashes is before a byte.
+/// Returns `true` if an odd number of backslashes precedes a byte.
 fn is_escaped(text: &[u8], position: usize) -> bool {
     text[..position].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }
 
-/// The address in `for="[2001:db8::17]:4711";proto=https`.
+/// Returns the address in `for="[2001:db8::17]:4711";proto=https`.
 fn for_parameter(entry: &[u8]) -> Option<IpAddr> {
     let value_of_for = |pair: &'_ [u8]| -> Option<IpAddr> {
         let (name, value) = pair.trim_ascii().split_at_checked(3)?;
         let value = value.trim_ascii_start().strip_prefix(b"=")?;
         name.eq_ignore_ascii_case(b"for").then(|| address(value))?
     };
-    // Addresses contain no semicolon, so that quotes need no care here: a pair that is cut wrongly is no address.
+    // Addresses contain no semicolon, so quotes can be ignored: a pair that is split wrongly is not
+    // an address.
     entry.split(|byte| *byte == b';').find_map(value_of_for)
 }
 
-/// An address as proxies write it: with or without quotes, brackets, port and zone.
+/// Parses an address as proxies write it: with or without quotes, brackets, port and zone.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = unquoted(text.trim_ascii());
     if let Some(bracketed) = text.strip_prefix(b"[") {
@@ -137,7 +143,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
         return (rest.is_empty() || is_port(rest)).then(|| v6(address).map(IpAddr::V6))?;
     }
     match text.iter().position(|byte| *byte == b':') {
-        // The first colon is the last one as well: a port.
+        // The only colon: a port.
         Some(colon) if !text[colon + 1..].contains(&b':') => {
             is_port(&text[colon..]).then(|| v4(&text[..colon]).map(IpAddr::V4))?
         }
@@ -151,7 +157,7 @@ fn unquoted(text: &[u8]) -> &[u8] {
     inside.map_or(text, <[u8]>::trim_ascii)
 }
 
-/// `:4711`, or a port that is not to be known: `:_hidden`.
+/// Matches `:4711`, or an obfuscated port: `:_hidden`.
 fn is_port(text: &[u8]) -> bool {
     matches!(text, [b':', port @ ..] if !port.is_empty()
         && port.iter().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(byte)))
@@ -161,7 +167,7 @@ fn v4(text: &[u8]) -> Option<Ipv4Addr> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Without its zone: which of the proxy's links it was says nothing about the client.
+/// Without its zone: the proxy's network link says nothing about the client.
 fn v6(text: &[u8]) -> Option<Ipv6Addr> {
     let end = text.iter().position(|byte| *byte == b'%').unwrap_or(text.len());
     std::str::from_utf8(&text[..end]).ok()?.parse().ok()
@@ -172,7 +178,7 @@ mod tests {
     use super::*;
 
     fn entries(list: &str) -> Vec<&str> {
-        FromTheRight(Some(list.as_bytes())).map(|entry| std::str::from_utf8(entry).unwrap()).collect()
+        EntriesFromRight(Some(list.as_bytes())).map(|entry| std::str::from_utf8(entry).unwrap()).collect()
     }
 
     #[test]
@@ -193,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_none() {
+    fn an_invalid_address_is_rejected() {
         for text in [
             "",
             "unknown",

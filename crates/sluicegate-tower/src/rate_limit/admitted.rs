@@ -1,4 +1,4 @@
-//! From a request to the limiter's answer, and from the request's end to what stays charged.
+//! From a request to the limiter's answer, and from the response to the final charge.
 
 use super::event::{EventKind, RateLimitEvent};
 use super::fields::Fields;
@@ -16,9 +16,10 @@ use sluicegate::{Decision, Receipt, Span};
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-/// An admitted request, until its response. What is to be done then is in a box, as it would make
-/// the future of every request larger, and axum moves those about.
+/// An admitted request, until its response. Boxed, since its contents would make every future
+/// larger, and axum moves futures about.
 pub(crate) struct Admitted<L: Backend, R>(Option<Box<OnResponse<L, R>>>);
 
 struct OnResponse<L: Backend, R> {
@@ -26,14 +27,14 @@ struct OnResponse<L: Backend, R> {
     charge: Option<OpenCharge<L, R>>,
 }
 
-/// The charge of a request that has no response yet. If it is dropped, the outcome is just that.
+/// The charge of a request without a response so far. If it is dropped, the request was.
 struct OpenCharge<L: Backend, R> {
     shared: Arc<Shared<Settings<L>, R>>,
     cost: u64,
     receipt: Option<Receipt>,
 }
 
-/// What is known of a charge when the response is there.
+/// What to do when the response is ready.
 pub(super) enum Ended<L: Backend, R> {
     /// The fields to add to the response.
     Now(Option<Fields>),
@@ -64,19 +65,18 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
             (Mode::Shadow, None) => self.when_due(limiter.check(key, cost, None), false, uncharged),
             (Mode::Wait(max_wait), None) => {
                 let acquired = limiter.acquire(key, cost, Some(max_wait));
-                // It has waited in the queue.
+                // It has already waited in the queue.
                 self.when_due(acquired, false, move |acquired| uncharged(acquired.answer()))
             }
             (mode, Some(_)) => {
-                let max_wait = if let Mode::Wait(max_wait) = mode { max_wait.into() } else { Span::ZERO };
+                let max_wait = if let Mode::Wait(max_wait) = mode { max_wait } else { Duration::ZERO };
                 let reserved = limiter.reserve(key, cost, max_wait, None);
                 self.when_due(reserved, mode != Mode::Shadow, |reserved| reserved)
             }
         }
     }
 
-    /// Only an allowed call that no one is told of, compiled in place, so that the answer is not
-    /// copied.
+    /// Inlined only for an allowed call that is not reported, so that the answer is not copied.
     #[inline]
     fn admit<B>(
         shared: &Arc<Shared<Self, R>>,
@@ -107,8 +107,8 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
 }
 
 impl<L: Backend + Clone + 'static> Settings<L> {
-    /// The answer, when the request is due: under a pacer, which allows calls for later, requests
-    /// go on evenly spaced.
+    /// Returns the answer when the request is due: a pacer allows calls for later, so that requests
+    /// are evenly spaced.
     #[inline]
     fn when_due<T: 'static>(
         &self,
@@ -134,7 +134,7 @@ impl<L: Backend + Clone + 'static> Settings<L> {
     }
 }
 
-/// Waits until an allowed call is due. One that is dropped before returns its charge, if it has a
+/// Waits until an allowed call is due. If it is dropped before, its charge is returned if it has a
 /// receipt.
 #[cold]
 fn pace<L: Backend + 'static>(limiter: L, reserved: Reserved) -> Later<Result<Reserved, BackendError>> {
@@ -149,7 +149,7 @@ fn pace<L: Backend + 'static>(limiter: L, reserved: Reserved) -> Later<Result<Re
     }
 
     let Reserved { answer, receipt } = reserved;
-    let delay = limiter.delay(answer.delay()).into_future();
+    let delay = limiter.delay(answer.delay().into()).into_future();
     let mut waiting = Waiting(limiter, receipt);
     Box::pin(async move {
         delay.await;
@@ -175,7 +175,7 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
             Err(error) => return self.no_answer(error, call),
         };
         let (decision, shadow) = (answer.decision(), self.settings.mode == Mode::Shadow);
-        // Before the observer is called, so that the receipt is not lost if it panics.
+        // Before the observer runs, so that the receipt is not lost if it panics.
         let open = |receipt| OpenCharge { shared: Arc::clone(self), cost: call.cost, receipt: Some(receipt) };
         let charge = receipt.map(open);
         self.emit(
@@ -201,8 +201,8 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
     {
         let reason = if let BackendError::Unsupported(error) = error {
             Reason::Misconfigured(format!(
-                "what was charged under this limit cannot be returned: {error}; use another limit, or leave out \
-                 `after` and `charge_if`"
+                "this limit cannot return a charge: {error}; use another limit, or remove `settle` and \
+                 `charge_if`"
             ))
         } else {
             Reason::BackendFailed(error)
@@ -240,7 +240,8 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
         policies.fields(&self.common.name, limiter, decision)
     }
 
-    /// The fields for a key whose charge was settled, if that is known without a round trip.
+    /// Returns the fields for a key whose charge was settled, if they are known without a round
+    /// trip.
     fn settled_fields(&self, receipt: &Receipt) -> Option<Fields> {
         let decision = self.settings.sends_headers().then(|| self.settings.limiter.standing(receipt))??;
         self.fields(&decision)
@@ -257,7 +258,7 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
     }
 }
 
-/// Of a request that is not limited.
+/// For a request that is not limited.
 impl<L: Backend, R> Default for Admitted<L, R> {
     #[inline]
     fn default() -> Admitted<L, R> {
@@ -266,13 +267,13 @@ impl<L: Backend, R> Default for Admitted<L, R> {
 }
 
 impl<L: Backend, R> Admitted<L, R> {
-    /// Whether nothing is to be done when the response is there.
+    /// Returns `true` if there is nothing to do when the response is ready.
     #[inline]
     pub(super) fn is_noop(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The request is over: this is the head of its response, if there is one.
+    /// Ends the request. `response` is the head of its response, if there is one.
     #[inline]
     pub(super) fn end(&mut self, response: Option<(StatusCode, &HeaderMap)>) -> Ended<L, R> {
         match self.0.take().map(|to_do| *to_do) {
@@ -290,7 +291,7 @@ impl<L: Backend, R> OpenCharge<L, R> {
             None => Completion::Failed,
         });
         let (limiter, shared) = (&self.shared.settings.limiter, &self.shared);
-        // Taken only after the closure was called: if it panics, the charge stays.
+        // Taken only after the closure returned: if it panics, the charge stays.
         let Some(receipt) = self.receipt.take() else { return Ended::Now(fields) };
         let settled = match used {
             None => {
@@ -306,7 +307,7 @@ impl<L: Backend, R> OpenCharge<L, R> {
                 Ended::Now(shared.settled_fields(&receipt).or(fields))
             }
             Pending::Later(settled) => {
-                // Twice does no harm: a receipt is good for one.
+                // Settling twice is harmless: a receipt is valid once.
                 let used = used.unwrap_or(0);
                 let shared = Arc::clone(shared);
                 Ended::Later(Settling { shared, settled: Some(settled), used, receipt, fields })
@@ -314,7 +315,7 @@ impl<L: Backend, R> OpenCharge<L, R> {
         }
     }
 
-    /// What the request used, if that is not what it was charged.
+    /// Returns what the request used, if that differs from its charge.
     fn used(&self, outcome: &Completion<'_>) -> Option<u64> {
         self.shared.settings.after.as_ref().and_then(|after| after(outcome).used(self.cost))
     }
@@ -358,6 +359,6 @@ impl<L: Backend, R> Drop for Settling<L, R> {
 
 fn warn_unsettled(settled: Result<bool, BackendError>) {
     if let Err(error) = settled {
-        tracing::warn!(%error, "the store was not told what was used; the charge stays");
+        tracing::warn!(%error, "could not settle a charge in the store; it stays");
     }
 }

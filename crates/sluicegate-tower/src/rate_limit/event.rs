@@ -1,23 +1,23 @@
-//! What an observer sees of each request.
+//! Events for the observer of a rate limit.
 
 use crate::RequestHead;
 use crate::key::RequestKey;
 use sluicegate::Decision;
 use sluicegate::backend::BackendError;
 
-/// A request, and what became of it at the layer.
+/// A request, and the decision about it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RateLimitEvent<'a> {
     /// The request.
     pub head: &'a RequestHead<'a>,
-    /// Its key. Never label a metric by it: there may be millions.
+    /// Its key. Do not use it as a metric label: there may be millions.
     pub key: Option<&'a RequestKey<'a>>,
-    /// What became of it.
+    /// What happened to the request.
     pub kind: EventKind<'a>,
 }
 
-/// What became of a request.
+/// What happened to the request.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum EventKind<'a> {
@@ -25,14 +25,14 @@ pub enum EventKind<'a> {
     Allowed(&'a Decision),
     /// It was denied.
     Denied(&'a Decision),
-    /// It would have been denied, and was admitted in shadow mode.
+    /// It would have been denied; shadow mode admitted it.
     WouldDeny(&'a Decision),
-    /// It had no key. It was rejected, except in shadow mode.
+    /// It had no key and was rejected, except in shadow mode.
     MissingKey,
-    /// The limiter gave no answer, as when its store is unavailable. In shadow mode the request was
-    /// admitted.
+    /// The backend failed, for example because its store is unavailable. In shadow mode the request
+    /// was admitted.
     BackendFailed(&'a BackendError),
-    /// There is a mistake in the set-up: what to do about it. In shadow mode the request was
+    /// The layer is misconfigured; the text says what to do. In shadow mode the request was
     /// admitted.
     Misconfigured(&'a str),
 }

@@ -1,5 +1,5 @@
 //! The fields `RateLimit-Policy` and `RateLimit`. The text of the policies is written once, and
-//! again when the limits change; with each response only numbers are written.
+//! again when the limits change; per response only numbers are written.
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
@@ -12,17 +12,17 @@ use std::sync::Arc;
 const RATELIMIT: HeaderName = HeaderName::from_static(http_fields::RATELIMIT);
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static(http_fields::RATELIMIT_POLICY);
 
-/// The policies of a limiter's limits, once they were needed.
+/// The policies of a limiter's limits, once they are needed.
 #[derive(Default)]
 pub(super) struct Policies {
     texts: ArcSwapOption<PolicyTexts>,
 }
 
 struct PolicyTexts {
-    /// The limits as of this change.
+    /// The version of the limits.
     changes: u64,
     policies: Vec<Policy>,
-    /// The name that all of them share, then that of each; quoted, as the fields have them.
+    /// The name shared by all policies, then the name of each; quoted, as in the fields.
     names: Vec<String>,
     field: Option<HeaderValue>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Fields {
 }
 
 impl Policies {
-    /// The fields for a decision; `None` if there are no limits.
+    /// Returns the fields for a decision; `None` if there are no limits.
     #[inline]
     pub(super) fn fields(&self, name: &str, limiter: &impl Backend, decision: &Decision) -> Option<Fields> {
         self.texts(name, limiter, |texts| {
@@ -49,12 +49,12 @@ impl Policies {
         })
     }
 
-    /// The name of the policy that a denial violates, quoted.
+    /// Returns the quoted name of the policy that a denial violates.
     pub(super) fn violated(&self, name: &str, limiter: &impl Backend, decision: &Decision) -> String {
         self.texts(name, limiter, |texts| texts.name_for(decision).to_owned())
     }
 
-    /// The texts for the limits as they are now.
+    /// Uses the texts for the current limits.
     #[inline]
     fn texts<T>(&self, name: &str, limiter: &impl Backend, with: impl FnOnce(&PolicyTexts) -> T) -> T {
         let changes = limiter.changes();
@@ -87,7 +87,7 @@ impl PolicyTexts {
     fn name_for(&self, decision: &Decision) -> &str {
         let denied_by = decision.denied_by().and_then(|position| usize::try_from(position).ok());
         let position = policy_about(&self.policies, denied_by, decision.limit());
-        // Of no policy in particular: the name of them all.
+        // If no single policy applies: the shared name.
         &self.names[position.filter(|at| *at < self.policies.len()).map_or(0, |at| at + 1)]
     }
 
@@ -101,7 +101,7 @@ impl PolicyTexts {
             ";t=",
             reset.format(decision.reset_after().as_secs_up()),
         ];
-        // Exactly as long as needed, so that it is not copied once more.
+        // Allocated exactly, so that it is not copied again.
         let mut text = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
         for piece in pieces {
             text.extend_from_slice(piece.as_bytes());
@@ -111,8 +111,8 @@ impl PolicyTexts {
 }
 
 impl Fields {
-    /// Adds them beside those that another layer has written: both fields are lists and may come in
-    /// several lines.
+    /// Appends the fields to those of other layers: both fields are lists and may span several
+    /// lines.
     pub(super) fn write(self, headers: &mut HeaderMap) {
         headers.append(RATELIMIT_POLICY, self.policy);
         headers.append(RATELIMIT, self.standing);

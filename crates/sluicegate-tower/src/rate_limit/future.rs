@@ -1,4 +1,4 @@
-//! The response future: the service's response, after which a charge is settled.
+//! The response future: the service's response, then the settling of its charge.
 
 use super::admitted::{Ended, Settling};
 use super::fields::Fields;
@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use tower_service::Service;
 
 pin_project! {
-    /// The response to come, of the service or of the layer.
+    /// The future response of the service or of the layer.
     pub struct RateLimitFuture<S, Q, B, L, R>
     where
         S: Service<Request<Q>>,
@@ -23,7 +23,7 @@ pin_project! {
     {
         #[pin]
         admission: Admission<S, Q, B, Settings<L>, R>,
-        // The response is there, and its charge is being settled.
+        // The response is ready, and its charge is being settled.
         settling: Option<Box<Served<B, S::Error, L, R>>>,
     }
 }
@@ -58,7 +58,7 @@ where
         if this.settling.is_none() {
             match ready!(this.admission.poll_answered(context)) {
                 Answered::GuardDenial(response) => return Poll::Ready(Ok(response)),
-                // The response goes by without being copied.
+                // The response is not copied.
                 Answered::Serving(inner, admitted) if admitted.is_noop() => return inner.poll(context),
                 Answered::Serving(inner, admitted) => {
                     let result = ready!(inner.poll(context));

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits requests before they reach a service.
+/// Limits the rate of requests per key.
 ///
 /// ```
 /// use sluicegate::Limiter;
@@ -26,13 +26,13 @@ use std::time::Duration;
 /// ```
 ///
 /// The limiter is any [`Backend`]: [`sluicegate::Limiter`], or `sluicegate_redis::RedisLimiter`. It
-/// is shared: clone a layer, add it to many routes, serve many connections, and there is still one
-/// limit. Two layers made from clones of one limiter share it too.
+/// is shared: clones of the layer, all its routes and all connections share one limit, and so do
+/// layers made from clones of one limiter.
 ///
-/// A setting that is made twice has the later value. `R` writes the responses of the layer's own;
-/// see [`RateLimitLayer::grpc`] and [`RateLimitLayer::respond_with`].
+/// A later setting replaces an earlier one. `R` writes the layer's own responses; see
+/// [`RateLimitLayer::grpc`] and [`RateLimitLayer::respond_with`].
 pub struct RateLimitLayer<L, R = ProblemDetails> {
-    /// Behind one pointer, as axum has a layer make a new service for every request.
+    /// Behind one pointer, since axum makes a new service per request.
     shared: Arc<Shared<Settings<L>, R>>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Settings<L> {
 }
 
 impl<L> Settings<L> {
-    /// Whether responses carry the fields.
+    /// Returns `true` if responses carry the fields.
     #[inline]
     pub(super) fn sends_headers(&self) -> bool {
         self.headers.unwrap_or(self.mode != Mode::Shadow)
@@ -68,7 +68,7 @@ impl<L> Settings<L> {
 }
 
 impl<L: Backend + Clone + 'static> RateLimitLayer<L> {
-    /// A layer that denies what the limiter denies.
+    /// Creates a layer that denies what the limiter denies.
     pub fn new(limiter: L) -> RateLimitLayer<L> {
         let settings = Settings {
             limiter,
@@ -84,27 +84,26 @@ impl<L: Backend + Clone + 'static> RateLimitLayer<L> {
 
 impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
     /// Denies what the limiter denies. This is the default. Under a `pacer`, which allows calls for
-    /// later, an admitted request goes on when it is due.
+    /// later, an admitted request continues when it is due.
     #[must_use]
     pub fn enforce(mut self) -> Self {
         self.shared_mut().settings.mode = Mode::Enforce;
         self
     }
 
-    /// Lets a request wait in the queue of its key. One that would have to wait longer than
-    /// `max_wait` is denied at once, without waiting; so is one that finds the queue full
-    /// (`max_queue` of the limiter).
+    /// Lets a request wait in the queue of its key. A request that would have to wait longer than
+    /// `max_wait`, or finds the queue full (`max_queue` of the limiter), is denied immediately.
     ///
     /// Together with [`RateLimitLayer::settle`] a request is reserved: buckets and pacers let it
-    /// wait, windows and logs answer as with [`RateLimitLayer::enforce`].
+    /// wait, windows and logs decide as with [`RateLimitLayer::enforce`].
     #[must_use]
     pub fn wait(mut self, max_wait: Duration) -> Self {
         self.shared_mut().settings.mode = Mode::Wait(max_wait);
         self
     }
 
-    /// Decides and charges, but denies nothing: to see what a limit would do before it does. The
-    /// observer sees [what would have been denied](crate::EventKind::WouldDeny), and clients see
+    /// Decides and charges, but denies nothing: to see what a limit would do before enforcing it.
+    /// The observer sees [what would have been denied](crate::EventKind::WouldDeny); clients see
     /// nothing.
     #[must_use]
     pub fn shadow(mut self) -> Self {
@@ -112,31 +111,31 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
         self
     }
 
-    /// Whether responses carry `RateLimit` and `RateLimit-Policy`. By default they do, except in
-    /// shadow mode. A denial has its `Retry-After` in any case.
+    /// Sets whether responses carry `RateLimit` and `RateLimit-Policy`. By default they do, except
+    /// in shadow mode. A denial always has `Retry-After`.
     #[must_use]
-    pub fn headers(mut self, told: bool) -> Self {
-        self.shared_mut().settings.headers = Some(told);
+    pub fn headers(mut self, enabled: bool) -> Self {
+        self.shared_mut().settings.headers = Some(enabled);
         self
     }
 
-    /// Calls a closure with the decision about each request that is not skipped. Its time is added
-    /// to every request.
+    /// Calls a closure with the decision about each request that is not skipped. It delays the
+    /// request.
     #[must_use]
     pub fn observer(mut self, observer: impl Fn(&RateLimitEvent<'_>) + Send + Sync + 'static) -> Self {
         self.shared_mut().settings.observe = Some(Arc::new(observer));
         self
     }
 
-    /// What a request is charged once its response is there. Its cost is reserved before, so that
-    /// requests in flight count and cannot slip through together; `charge` says how much of it
-    /// stays.
+    /// Adjusts the charge of a request once its response is ready. The cost is reserved before, so
+    /// that concurrent requests count and cannot bypass the limit together; `charge` says how much
+    /// of it stays.
     ///
     /// ```
     /// # use sluicegate::Limiter;
     /// use sluicegate_tower::{Charge, Completion, RateLimitLayer};
     ///
-    /// // Ten at a time, and each costs as many tokens as its response says.
+    /// // Reserves 1000 tokens per request, then charges what the response reports.
     /// # let limiter = Limiter::new("token-bucket 1000/min burst=10000")?;
     /// let layer = RateLimitLayer::new(limiter).cost(|_| 1000).settle(|outcome| match outcome {
     ///     Completion::Response { headers, .. } => headers
@@ -153,10 +152,10 @@ impl<L: Backend + Clone + 'static, R: Clone> RateLimitLayer<L, R> {
         self
     }
 
-    /// Charges only requests whose response has such a status, and returns what was reserved for
-    /// others: to limit failed logins, not logins. A request that ends without a response, because
-    /// the client closed its connection or the service failed, stays charged: otherwise a client
-    /// could hang up in time and never be charged.
+    /// Charges only requests whose response has a matching status, and returns the charge of
+    /// others: to limit failed logins instead of logins. A request without a response, because the
+    /// client closed its connection or the service failed, stays charged; otherwise a client could
+    /// disconnect in time and never be charged.
     ///
     /// ```
     /// # use sluicegate::Limiter;

@@ -1,4 +1,4 @@
-//! What a request is charged once its response is known.
+//! The final charge of a request, once its response is known.
 
 use http::{HeaderMap, StatusCode};
 
@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Completion<'a> {
-    /// With a response, of which the head is known and the body may still be on its way.
+    /// With a response, whose head is known; the body may still be in transit.
     Response {
         /// Its status.
         status: StatusCode,
@@ -14,10 +14,10 @@ pub enum Completion<'a> {
         /// `grpc-status`.
         headers: &'a HeaderMap,
     },
-    /// The service behind the layer failed and there is no response.
+    /// The service failed without a response.
     Failed,
-    /// The response was not waited for: the client closed its connection, a timeout struck, or the
-    /// handler panicked.
+    /// The request was dropped: the client closed its connection, a timeout elapsed, or the handler
+    /// panicked.
     Dropped,
 }
 
@@ -26,22 +26,22 @@ pub enum Completion<'a> {
 pub enum Charge {
     /// All of it.
     Keep,
-    /// Nothing, as if there had been no request.
+    /// Nothing, as if the request had not been made.
     Refund,
-    /// This instead. More than was charged becomes debt, as the response is on its way already.
+    /// This amount instead. An excess becomes debt, since the request has been served.
     Exactly(u64),
-    /// All of it and this as debt.
+    /// All of it, plus this amount as debt.
     Extra(u64),
 }
 
 impl Charge {
-    /// What a request that was charged `cost` used, if that is something else.
+    /// Returns what a request that was charged `cost` used, if that differs.
     pub(super) fn used(self, cost: u64) -> Option<u64> {
         match self {
             Charge::Keep | Charge::Extra(0) => None,
             Charge::Refund => Some(0),
             Charge::Exactly(used) => (used != cost).then_some(used),
-            // A sum of that size is above every limit.
+            // Such a sum is above every limit.
             Charge::Extra(more) => Some(cost.saturating_add(more)),
         }
     }

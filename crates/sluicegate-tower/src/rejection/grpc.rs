@@ -1,4 +1,4 @@
-//! gRPC's own answers: the status is in the header fields of a response without a body, which gRPC
+//! gRPC responses: the status is in the header fields of a response without a body, which gRPC
 //! calls "trailers only".
 
 use super::{Reason, Rejection, Respond};
@@ -8,12 +8,12 @@ use sluicegate::RetryAfter;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// How long a client that retries by itself should wait, in milliseconds; below 0 it should not
-/// (gRFC A6).
+/// How long a client that retries automatically should wait, in milliseconds; negative if it should
+/// not retry (gRFC A6).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
-/// Answers every rejection with a gRPC status, `RESOURCE_EXHAUSTED` for a rejection. For tonic, whose
-/// body can be made empty but not out of bytes.
+/// Responds with a gRPC status, `RESOURCE_EXHAUSTED` for a denial. For tonic, whose bodies can be
+/// made empty but not from bytes.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct GrpcStatus;
 
@@ -45,7 +45,7 @@ pub(super) fn trailers_only<B>(
     response
 }
 
-/// The numbers of gRPC's statuses.
+/// Returns the number of the gRPC status.
 fn status(reason: &Reason) -> HeaderValue {
     HeaderValue::from_static(match reason {
         Reason::Denied(_) | Reason::TooManyInFlight(_) => "8", // RESOURCE_EXHAUSTED
@@ -56,7 +56,7 @@ fn status(reason: &Reason) -> HeaderValue {
     })
 }
 
-/// A message as gRPC sends it: what is not plain ASCII, and the sign itself, as `%` and two digits.
+/// Percent-encodes a message as gRPC does: `%`, and everything but printable ASCII.
 fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -7,12 +7,12 @@ use http::{HeaderValue, Response};
 use sluicegate::http_fields::QUOTA_EXCEEDED;
 use std::fmt::Write as _;
 
-/// Answers with `application/problem+json`, and gRPC calls with a gRPC status: what a layer does
-/// unless told otherwise.
+/// Responds with `application/problem+json`, and to gRPC calls with a gRPC status. This is the
+/// default.
 ///
 /// ```json
-/// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"The limit is used up",
-///  "status":429,"detail":"too many requests; come back in 12 seconds","violated-policies":["api"]}
+/// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Rate limit exceeded",
+///  "status":429,"detail":"denied by `api`; retry in 12 s","violated-policies":["api"]}
 /// ```
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ProblemDetails;
@@ -32,23 +32,22 @@ impl<B: From<Bytes>> Respond<B> for ProblemDetails {
 fn problem(rejection: &Rejection<'_>) -> String {
     let status = rejection.status();
     let (kind, title) = match &rejection.reason {
-        Reason::Denied(_) => (QUOTA_EXCEEDED, "The limit is used up"),
-        Reason::TooManyInFlight(_) => (QUOTA_EXCEEDED, "Too many at once"),
-        // What RFC 9457 calls a problem whose status says it all.
+        Reason::Denied(_) => (QUOTA_EXCEEDED, "Rate limit exceeded"),
+        Reason::TooManyInFlight(_) => (QUOTA_EXCEEDED, "Too many requests in flight"),
+        // RFC 9457's type for problems that the status describes.
         _ => ("about:blank", status.canonical_reason().unwrap_or_default()),
     };
     let detail = escaped(&rejection.detail());
     let mut text =
         format!(r#"{{"type":"{kind}","title":"{title}","status":{},"detail":"{detail}""#, status.as_u16());
     if let Reason::Denied(_) | Reason::TooManyInFlight(_) = &rejection.reason {
-        // A name in the quotes of a header field is one in the quotes of JSON as well: it has
-        // nothing to escape.
+        // A name that is quoted for a header field is valid in JSON too: it has nothing to escape.
         text += &format!(r#","violated-policies":[{}]"#, rejection.violated);
     }
     text + "}"
 }
 
-/// Text as it may stand between the quotes of JSON.
+/// Escapes text for a JSON string.
 fn escaped(text: &str) -> String {
     let mut json = String::with_capacity(text.len());
     for char in text.chars() {
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_text_can_stand_in_json() {
+    fn any_text_is_escaped_for_json() {
         let text = "a \"quoted\" \\ line\nand\ttab \u{1} é";
         let read: String = serde_json::from_str(&format!("\"{}\"", escaped(text))).unwrap();
         assert_eq!(read, text);

@@ -89,7 +89,7 @@ fn forty_notations_of_an_address_are_one_key() {
 }
 
 #[test]
-fn walking_a_64_gives_one_key_and_the_next_network_another() {
+fn a_slash_64_is_one_key() {
     let mut random = fastrand::Rng::with_seed(7);
     let walk = |prefix: u8, random: &mut fastrand::Rng| -> HashSet<String> {
         let network = 0x2001_0db8_0001_0002_u128 << 64;
@@ -109,7 +109,7 @@ fn walking_a_64_gives_one_key_and_the_next_network_another() {
 }
 
 #[test]
-fn with_no_proxy_the_header_is_not_looked_at() {
+fn without_a_proxy_the_header_is_ignored() {
     let made_up = with(forwarded(&["1.1.1.1"]), "forwarded", "for=1.1.1.1");
     for by in [key::forwarded_ip(0), key::forwarded_ip(0).rfc7239()] {
         assert_eq!(key(&by, &made_up).unwrap(), "10.0.0.1");
@@ -124,24 +124,25 @@ fn entries_are_counted_from_the_right_over_all_lines() {
     assert_eq!([1, 2, 3, 4, 5].map(of), ["5.5.5.5", "4.4.4.4", "3.3.3.3", "2.2.2.2", "1.1.1.1"]);
     assert_eq!(of(6), "1.1.1.1", "fewer entries than proxies: one of them wrote the first");
     assert_eq!(of(usize::MAX), "1.1.1.1");
-    assert_eq!(key(&key::forwarded_ip(2), &from("10.0.0.1")).unwrap(), "10.0.0.1", "nobody in between");
+    assert_eq!(key(&key::forwarded_ip(2), &from("10.0.0.1")).unwrap(), "10.0.0.1", "no proxy in between");
 }
 
 #[test]
-fn an_entry_that_is_no_address_is_no_key() {
+fn an_entry_that_is_not_an_address_is_no_key() {
     for entry in ["unknown", "_gazonk", "", "1.1.1.1, ", "garbage garbage", "1.1.1.1;2.2.2.2"] {
         assert_eq!(key(&key::forwarded_ip(1), &forwarded(&[entry])), Err(MissingKey::Absent), "{entry}");
     }
 }
 
 #[test]
-fn only_the_field_that_is_named_counts() {
+fn only_the_configured_field_counts() {
     let both = with(forwarded(&["5.5.5.5"]), "forwarded", "for=6.6.6.6");
     assert_eq!(key(&key::forwarded_ip(1), &both).unwrap(), "5.5.5.5");
     assert_eq!(key(&key::forwarded_ip(1).rfc7239(), &both).unwrap(), "6.6.6.6");
 }
 
-/// What a client may send: list separators, quotes, escapes and addresses in any disorder, over several lines.
+/// What a client may send: separators, quotes, escapes and addresses in any order, over several
+/// lines.
 fn made_up(random: &mut fastrand::Rng) -> Vec<String> {
     const PIECES: [&str; 20] = [
         ",",
@@ -173,7 +174,7 @@ fn made_up(random: &mut fastrand::Rng) -> Vec<String> {
 
 /// The key never depends on what is left of the trusted hops.
 #[test]
-fn whatever_a_client_makes_up_its_key_is_the_address_that_our_outermost_proxy_saw() {
+fn a_client_cannot_forge_its_key() {
     let mut random = fastrand::Rng::with_seed(62);
     for round in 0..100_000 {
         let hops = random.usize(1..=2);

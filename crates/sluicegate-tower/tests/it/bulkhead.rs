@@ -1,4 +1,4 @@
-//! So many calls of a service at once, which knows nothing of HTTP.
+//! A limit on the calls in flight of a service that is not HTTP.
 
 use sluicegate_guard::{Bulkhead, Denial, ManualClock};
 use sluicegate_tower::{BulkheadDenied, BulkheadLayer, BulkheadService};
@@ -40,7 +40,7 @@ fn in_use(bulkhead: &Bulkhead) -> (u32, usize) {
 }
 
 #[tokio::test]
-async fn a_place_is_held_until_the_call_has_ended_however_it_ends() {
+async fn a_permit_is_held_until_the_call_ends() {
     let lets = Arc::new(Semaphore::new(0));
     let (service, bulkhead) = behind("bulkhead 2", &lets);
     assert_eq!(in_use(&bulkhead), (0, 0));
@@ -51,7 +51,7 @@ async fn a_place_is_held_until_the_call_has_ended_however_it_ends() {
     }
     let refused = service.clone().oneshot(1).await.unwrap_err();
     assert_eq!(refused.downcast_ref::<BulkheadDenied>().map(BulkheadDenied::denial), Some(Denial::QueueFull));
-    assert!(refused.to_string().starts_with("no place in the bulkhead: as many wait already"), "{refused}");
+    assert!(refused.to_string().starts_with("denied by the bulkhead: as many wait already"), "{refused}");
     lets.add_permits(2);
     assert_eq!(good.await.unwrap().unwrap(), 14);
     assert!(bad.await.unwrap().unwrap_err().is::<io::Error>(), "its own errors are passed on");
@@ -70,7 +70,7 @@ async fn a_place_is_held_until_the_call_has_ended_however_it_ends() {
 }
 
 #[tokio::test]
-async fn who_waits_goes_on_in_order_and_leaves_when_dropped() {
+async fn waiters_are_served_in_order_and_leave_when_dropped() {
     let lets = Arc::new(Semaphore::new(0));
     let (service, bulkhead) = behind("bulkhead 1 queue=2 wait=1min", &lets);
     let mut context = Context::from_waker(Waker::noop());
@@ -93,7 +93,7 @@ async fn who_waits_goes_on_in_order_and_leaves_when_dropped() {
 }
 
 #[test]
-fn a_wait_that_is_too_long_ends() {
+fn a_wait_is_bounded() {
     let clock = ManualClock::default();
     let bulkhead = Bulkhead::builder("bulkhead 1 queue=1 wait=1s").clock(clock.clone()).build().unwrap();
     let _held = bulkhead.try_acquire().unwrap();
@@ -107,7 +107,7 @@ fn a_wait_that_is_too_long_ends() {
 }
 
 #[tokio::test]
-async fn the_service_that_was_ready_is_the_one_that_is_called() {
+async fn the_ready_service_is_the_one_that_is_called() {
     // It has one permit, which it takes when it is ready: a clone of it is not.
     let lets = Arc::new(Semaphore::new(9));
     let (bulkhead, limit) =
@@ -121,7 +121,7 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
 }
 
 #[tokio::test]
-async fn an_adaptive_bulkhead_is_told_how_calls_end() {
+async fn an_adaptive_bulkhead_sees_outcomes() {
     let lets = Arc::new(Semaphore::new(9));
     let bulkhead = Bulkhead::adaptive("aimd 20 min=5").unwrap();
     let service = BulkheadLayer::new(bulkhead.clone()).layer(doubling(&lets));

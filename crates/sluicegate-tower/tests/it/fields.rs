@@ -18,7 +18,7 @@ fn parameters(pairs: &[(&str, u32)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn allowed_responses_tell_how_the_client_stands() {
+async fn allowed_responses_carry_the_fields() {
     let (limiter, clock) = limiter("token-bucket 10/s burst=50");
     let layer = RateLimitLayer::new(limiter).name("api");
     let response = ask(&layer, get()).await;
@@ -54,16 +54,16 @@ async fn a_denial_is_a_problem_with_all_fields() {
     let problem: serde_json::Value = serde_json::from_str(&text(response).await).unwrap();
     let expected = serde_json::json!({
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
-        "title": "The limit is used up",
+        "title": "Rate limit exceeded",
         "status": 429,
-        "detail": "too many requests; come back in 59 seconds",
+        "detail": "denied by `api`; retry in 59 s",
         "violated-policies": ["replies"],
     });
     assert_eq!(problem, expected);
 }
 
 #[tokio::test]
-async fn of_several_limits_each_has_a_number_and_the_one_that_says_no_is_named() {
+async fn each_of_several_limits_is_named_and_so_is_the_denying_one() {
     let clock = ManualClock::default();
     let limiter =
         Limiter::builder(["sliding-log 2/s", "sliding-log 3/h"]).clock(clock.clone()).build().unwrap();
@@ -83,7 +83,7 @@ async fn of_several_limits_each_has_a_number_and_the_one_that_says_no_is_named()
 }
 
 #[tokio::test]
-async fn limits_that_change_are_told_as_they_are() {
+async fn changed_limits_appear_in_the_fields() {
     let (limiter, _clock) = limiter("sliding-log 5/60s");
     let layer = RateLimitLayer::new(limiter.clone());
     assert_eq!(field(&ask(&layer, get()).await, "ratelimit-policy"), Some("\"default\";q=5;w=60"));
@@ -96,7 +96,7 @@ async fn limits_that_change_are_told_as_they_are() {
 }
 
 #[tokio::test]
-async fn fields_can_be_turned_off_but_a_denial_still_says_when_to_come_back() {
+async fn without_fields_a_denial_still_has_retry_after() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let layer = RateLimitLayer::new(limiter).headers(false);
     let allowed = ask(&layer, get()).await;
@@ -130,7 +130,7 @@ async fn no_name_breaks_the_fields() {
 }
 
 #[test]
-fn the_reader_of_these_tests_is_strict() {
+fn the_parser_of_these_tests_is_strict() {
     assert!(list_of_strings("\"a\";q=1, \"b\"").is_some());
     for wrong in [
         "",

@@ -13,7 +13,7 @@ fn call(content_type: &str) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn a_denied_call_is_resource_exhausted_and_says_when_to_come_back() {
+async fn a_denied_call_is_resource_exhausted_with_pushback() {
     let (limiter, _clock) = limiter("sliding-log 1/1500ms");
     let layer = RateLimitLayer::new(limiter).name("greeter");
     for content_type in ["application/grpc", "application/grpc+proto", "application/grpc-web+proto"] {
@@ -22,7 +22,7 @@ async fn a_denied_call_is_resource_exhausted_and_says_when_to_come_back() {
         assert_eq!(response.status(), 200, "the status of the call is gRPC's own");
         assert_eq!(field(&response, "content-type"), Some(content_type));
         assert_eq!(field(&response, "grpc-status"), Some("8"));
-        assert_eq!(field(&response, "grpc-message"), Some("too many requests; come back in 2 seconds"));
+        assert_eq!(field(&response, "grpc-message"), Some("denied by `default`; retry in 2 s"));
         assert_eq!(field(&response, "grpc-retry-pushback-ms"), Some("1500"));
         assert_eq!(field(&response, "retry-after"), Some("2"));
         assert_eq!(field(&response, "ratelimit"), Some("\"greeter\";r=0;t=2"));
@@ -32,7 +32,7 @@ async fn a_denied_call_is_resource_exhausted_and_says_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_call_that_can_never_pass_is_not_to_be_tried_again() {
+async fn a_call_above_the_limit_must_not_be_retried() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let response = ask(&RateLimitLayer::new(limiter).cost(|_| 2), call("application/grpc")).await;
     assert_eq!(field(&response, "grpc-retry-pushback-ms"), Some("-1"));
@@ -44,7 +44,7 @@ async fn a_call_that_can_never_pass_is_not_to_be_tried_again() {
 struct Opaque(bool);
 
 #[tokio::test]
-async fn services_whose_bodies_are_not_made_of_bytes_answer_in_grpc_too() {
+async fn bodies_not_made_from_bytes_work_with_grpc() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let layer = RateLimitLayer::new(limiter).key(key::everyone()).grpc();
     let service = layer

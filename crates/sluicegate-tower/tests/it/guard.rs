@@ -40,17 +40,20 @@ async fn five_hundreds_open_the_breaker_and_then_the_answer_is_503() {
         assert_eq!(ask(&layer.clone(), with(get(), "x-status", "500")).await.status(), 500);
     }
     assert_eq!(guard.breaker().unwrap().state(), State::Open, "clones of a layer share the breaker");
-    let refused = ask(&layer, get()).await;
-    assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (503, Some("5")));
-    assert_eq!(field(&refused, "content-type"), Some("application/problem+json"));
-    let body: serde_json::Value = serde_json::from_str(&text(refused).await).unwrap();
-    assert_eq!((&body["status"], &body["detail"]), (&503.into(), &"this is not available just now".into()));
+    let rejected = ask(&layer, get()).await;
+    assert_eq!((rejected.status().as_u16(), field(&rejected, "retry-after")), (503, Some("5")));
+    assert_eq!(field(&rejected, "content-type"), Some("application/problem+json"));
+    let body: serde_json::Value = serde_json::from_str(&text(rejected).await).unwrap();
+    assert_eq!(
+        (&body["status"], &body["detail"]),
+        (&503.into(), &"temporarily unavailable; retry in 5 s".into())
+    );
     let grpc = ask(&layer, with(get(), "content-type", "application/grpc")).await;
     assert_eq!((grpc.status().as_u16(), field(&grpc, "grpc-status")), (200, Some("14")));
 }
 
 #[tokio::test]
-async fn a_judge_says_what_is_a_failure() {
+async fn a_classifier_decides_what_is_a_failure() {
     let guard = Guard::builder("g").breaker("breaker 100%/1calls min=1").build().unwrap();
     let layer = GuardLayer::new(guard.clone()).classify(|status, _| match status.as_u16() {
         429 => Outcome::Failure,
@@ -66,7 +69,7 @@ async fn a_judge_says_what_is_a_failure() {
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_504() {
+async fn a_timeout_is_504() {
     let guard = Guard::builder("g").timeout(Duration::from_millis(5)).build().unwrap();
     let hangs =
         tower::service_fn(async |_: Request<Body>| pending::<Result<Response<Body>, Infallible>>().await);
@@ -74,9 +77,9 @@ async fn what_takes_too_long_is_504() {
     assert_eq!((response.status().as_u16(), field(&response, "retry-after")), (504, None));
 }
 
-/// Many services that are ready, and none of them holds a place.
+/// Many services are ready, and none holds a permit.
 #[tokio::test]
-async fn being_ready_takes_no_place() {
+async fn being_ready_takes_no_permit() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
     let layer = GuardLayer::new(guard.clone());
     let mut services: Vec<_> = (0..3).map(|_| layer.layer(tower::service_fn(answer))).collect();
@@ -85,22 +88,22 @@ async fn being_ready_takes_no_place() {
     }
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
     for service in &mut services {
-        // One after another each has the place, and a future that was never polled has none.
+        // One after another each holds the permit, and a future that was never polled holds none.
         let unpolled = service.call(get());
         assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
         let Ok(response) = unpolled.await;
         assert_eq!(response.status(), 200);
         let _ = service.ready().await;
     }
-    let place = guard.bulkhead().unwrap().try_acquire();
-    let refused = ask(&layer, get()).await;
-    assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (503, Some("1")));
-    drop(place);
+    let permit = guard.bulkhead().unwrap().try_acquire();
+    let rejected = ask(&layer, get()).await;
+    assert_eq!((rejected.status().as_u16(), field(&rejected, "retry-after")), (503, Some("1")));
+    drop(permit);
 }
 
-/// Only what can be copied is tried again, and each further try asks the service whether it is ready.
+/// Only requests that can be copied are retried, and each retry waits until the service is ready.
 #[tokio::test]
-async fn only_requests_that_can_be_copied_are_tried_again() {
+async fn only_requests_that_can_be_copied_are_retried() {
     let (calls, clock) = (Arc::new(AtomicUsize::new(0)), ManualClock::default());
     let fails_twice = {
         let calls = Arc::clone(&calls);
@@ -133,7 +136,7 @@ async fn only_requests_that_can_be_copied_are_tried_again() {
 }
 
 #[tokio::test]
-async fn errors_of_the_service_stay_what_they_are() {
+async fn errors_of_the_service_are_passed_on() {
     let guard = Guard::builder("g").breaker("breaker 100%/1calls min=1").build().unwrap();
     let fails = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("connection reset"));
     let layer = GuardLayer::new(guard);
@@ -141,9 +144,10 @@ async fn errors_of_the_service_stay_what_they_are() {
     assert_eq!(layer.layer(fails).oneshot(get()).await.unwrap().status(), 503);
 }
 
-/// Dropping what was begun gives back the place, and a probe that was dropped does not keep the breaker half-open.
+/// Dropping a response releases its permit, and a dropped probe does not keep the breaker
+/// half-open.
 #[test]
-fn a_dropped_response_gives_back_everything() {
+fn a_dropped_response_releases_everything() {
     let clock = ManualClock::default();
     let builder = Guard::builder("g").breaker("breaker 100%/1calls min=1").bulkhead("bulkhead 1");
     let guard = builder.clock(clock.clone()).build().unwrap();
@@ -173,27 +177,27 @@ fn a_dropped_response_gives_back_everything() {
     assert_eq!(guard.breaker().unwrap().state(), State::Closed);
 }
 
-/// Those who wait in the bulkhead's queue go on one after another, and whoever is dropped there leaves it.
+/// Waiters in the bulkhead's queue are served in order, and a dropped one leaves it.
 #[test]
-fn waiters_in_the_queue_go_on_and_dropped_ones_leave_it() {
+fn waiters_are_served_and_dropped_ones_leave_the_queue() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1 queue=2 wait=60s").build().unwrap();
     let layer = GuardLayer::new(guard.clone());
-    let place = guard.bulkhead().unwrap().try_acquire();
+    let permit = guard.bulkhead().unwrap().try_acquire();
     let mut waiting: Vec<_> = (0..2).map(|_| Box::pin(ask(&layer, get()))).collect();
     assert!(waiting.iter_mut().all(|one| poll(one.as_mut()).is_pending()));
     let mut third = Box::pin(ask(&layer, get()));
     assert!(
-        matches!(poll(third.as_mut()), Poll::Ready(refused) if refused.status() == 503),
+        matches!(poll(third.as_mut()), Poll::Ready(rejected) if rejected.status() == 503),
         "the queue is full"
     );
     drop(waiting.remove(0));
-    drop(place);
+    drop(permit);
     assert!(matches!(poll(waiting[0].as_mut()), Poll::Ready(response) if response.status() == 200));
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
 }
 
 #[tokio::test]
-async fn a_fallback_stands_in_for_failures_refusals_and_delays() {
+async fn a_fallback_replaces_failures_denials_and_timeouts() {
     let builder = Guard::builder("g").breaker("breaker 100%/2calls min=2 open=1h");
     let guard = builder.timeout(Duration::from_millis(5)).build().unwrap();
     let layer = GuardLayer::new(guard.clone()).fallback(|why| {
@@ -220,9 +224,10 @@ async fn a_fallback_stands_in_for_failures_refusals_and_delays() {
     assert_eq!(text(layer.layer(error).oneshot(get()).await.unwrap()).await, "502 Bad Gateway");
 }
 
-/// Fallbacks of a layer are the guard's: counted, told and bounded. What has none gets the failure itself.
+/// Fallbacks of a layer are the guard's: counted, reported and bounded. Beyond that the failure is
+/// returned.
 #[tokio::test]
-async fn a_fallback_is_counted_and_has_a_bound() {
+async fn fallbacks_are_counted_and_bounded() {
     let builder = Guard::builder("g").breaker("breaker 100%/3calls min=3 open=1h");
     let guard = builder.max_fallbacks(1).build().unwrap();
     let layer = GuardLayer::new(guard.clone()).fallback(|_| Response::new(Body::from("[]")));
@@ -233,23 +238,24 @@ async fn a_fallback_is_counted_and_has_a_bound() {
     };
     let fails = || with(get(), "x-status", "500");
     assert_eq!(status(fails()).await, (200, false));
-    let told = || (guard.stats().fell_back, guard.stats().fallbacks_denied);
-    assert_eq!(told(), (1, 0));
-    let place = guard.try_fallback();
-    assert!(place.is_some());
+    let fallbacks = || (guard.stats().fell_back, guard.stats().fallbacks_denied);
+    assert_eq!(fallbacks(), (1, 0));
+    let permit = guard.try_fallback();
+    assert!(permit.is_some());
     assert_eq!(status(fails()).await, (500, false), "the answer itself");
     let error = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("connection reset"));
     assert_eq!(layer.layer(error).oneshot(get()).await.unwrap_err(), "connection reset");
     assert_eq!(guard.breaker().unwrap().state(), State::Open);
     assert_eq!(status(get()).await, (503, true), "as without a fallback");
-    assert_eq!(told(), (2, 3));
-    drop(place);
-    assert_eq!((status(get()).await, told()), ((200, false), (3, 3)));
+    assert_eq!(fallbacks(), (2, 3));
+    drop(permit);
+    assert_eq!((status(get()).await, fallbacks()), ((200, false), (3, 3)));
 }
 
-/// Whichever comes first: what is refused without a place for a fallback is answered in the way that was asked for.
+/// In either order of the methods: a denial without a permit for a fallback uses the configured
+/// responses.
 #[tokio::test]
-async fn a_fallback_stays_whatever_writes_other_answers() {
+async fn a_fallback_is_kept_with_any_response_writer() {
     let open = || {
         let guard =
             Guard::builder("g").breaker("breaker 100%/1calls min=1").max_fallbacks(1).build().unwrap();
@@ -269,8 +275,8 @@ async fn a_fallback_stays_whatever_writes_other_answers() {
         let Ok(fell_back) = service.clone().oneshot(get()).await;
         assert_eq!(fell_back.status(), 200);
         let _place = guard.try_fallback();
-        let Ok(refused) = service.oneshot(get()).await;
-        assert_eq!((refused.status().as_u16(), field(&refused, "retry-after")), (418, Some("5")));
+        let Ok(rejected) = service.oneshot(get()).await;
+        assert_eq!((rejected.status().as_u16(), field(&rejected, "retry-after")), (418, Some("5")));
     }
     let guard = open();
     let layer = GuardLayer::new(guard.clone()).fallback(|_| Response::new(Opaque(true))).grpc();
@@ -279,8 +285,8 @@ async fn a_fallback_stays_whatever_writes_other_answers() {
     let Ok(fell_back) = service.clone().oneshot(get()).await;
     assert!(fell_back.body().0);
     let _place = guard.try_fallback();
-    let Ok(refused) = service.oneshot(get()).await;
-    assert_eq!((refused.body().0, field(&refused, "grpc-status")), (false, Some("14")));
+    let Ok(rejected) = service.oneshot(get()).await;
+    assert_eq!((rejected.body().0, field(&rejected, "grpc-status")), (false, Some("14")));
 }
 
 /// A gRPC call that fails has the status 200; what it says in its header fields counts.
@@ -297,9 +303,9 @@ async fn a_grpc_status_in_the_header_fields_is_a_failure() {
         let Ok(served) = service.clone().oneshot(get()).await;
         assert!(served.body().0 && guard.breaker().unwrap().state() == state, "{status}");
         if state == State::Open {
-            let Ok(refused) = service.oneshot(get()).await;
-            assert_eq!((refused.body().0, field(&refused, "grpc-status")), (false, Some("14")));
-            assert_eq!(field(&refused, "content-type"), Some("application/grpc"));
+            let Ok(rejected) = service.oneshot(get()).await;
+            assert_eq!((rejected.body().0, field(&rejected, "grpc-status")), (false, Some("14")));
+            assert_eq!(field(&rejected, "content-type"), Some("application/grpc"));
         }
     }
 }
@@ -308,9 +314,9 @@ async fn a_grpc_status_in_the_header_fields_is_a_failure() {
 #[derive(Default)]
 struct Opaque(bool);
 
-/// A copy that is refused once is not made later: the failure that there is is the answer.
+/// A copy that is declined once is not made later: the present failure is the response.
 #[tokio::test]
-async fn a_closure_that_gives_no_further_copy_ends_the_tries() {
+async fn without_a_copy_there_is_no_retry() {
     let calls = AtomicUsize::new(0);
     let copies = AtomicUsize::new(0);
     let fails = tower::service_fn(|request: Request<Body>| {
@@ -325,7 +331,8 @@ async fn a_closure_that_gives_no_further_copy_ends_the_tries() {
     assert_eq!((response.status().as_u16(), calls.load(Ordering::SeqCst)), (502, 2));
 }
 
-/// Over real sockets, in front of axum's router: connections share the breaker, and it closes again after a probe.
+/// Over real sockets, in front of axum's router: connections share the breaker, and a probe closes
+/// it.
 #[tokio::test]
 async fn connections_share_the_breaker_and_a_probe_closes_it() {
     let clock = ManualClock::default();
@@ -340,9 +347,12 @@ async fn connections_share_the_breaker_and_a_probe_closes_it() {
     for _ in 0..4 {
         assert_eq!(server.get("/").await.0, 502);
     }
-    let (status, refused) = server.get("/").await;
+    let (status, rejected) = server.get("/").await;
     assert_eq!(status, 503);
-    assert!(refused.contains("\r\nretry-after: 3\r\n") && refused.contains(r#""status":503"#), "{refused}");
+    assert!(
+        rejected.contains("\r\nretry-after: 3\r\n") && rejected.contains(r#""status":503"#),
+        "{rejected}"
+    );
     clock.advance(Duration::from_secs(3));
     assert_eq!(server.get("/").await.0, 502, "the probe fails");
     assert_eq!(server.get("/").await.0, 503);
@@ -364,15 +374,15 @@ async fn a_slow_handler_is_504_over_a_socket_and_is_dropped() {
     let app = Router::new().route("/slow", route(handler)).layer(GuardLayer::new(guard.clone()));
     let server = Server::start(app).await;
     let (status, answer) = server.get("/slow").await;
-    assert!(status == 504 && answer.contains("this took too long"), "{answer}");
+    assert!(status == 504 && answer.contains("the service did not respond in time"), "{answer}");
     assert_eq!(Arc::strong_count(&is_there), 1, "the handler is gone");
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
     assert_eq!(guard.stats().timed_out, 1);
 }
 
-/// A client that hangs up frees its place.
+/// A client that disconnects frees its permit.
 #[tokio::test]
-async fn a_client_that_is_gone_frees_its_place() {
+async fn a_client_that_disconnects_frees_its_permit() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
     let app = Router::new()
         .route("/slow", route(async || pending::<&str>().await))

@@ -1,4 +1,4 @@
-//! Requests that do not say whom to charge.
+//! Requests without a key.
 
 use crate::support::{Body, admitted, ask, field, get, limiter, text, with};
 use http::Request;
@@ -6,7 +6,7 @@ use sluicegate_tower::{OnMissingKey, RateLimitLayer, key};
 use std::net::SocketAddr;
 
 #[tokio::test]
-async fn by_default_all_of_them_share_one_key() {
+async fn by_default_they_share_one_key() {
     let (limiter, _clock) = limiter("sliding-log 2/60s");
     let layer = RateLimitLayer::new(limiter).key(key::header("x-api-key"));
     assert_eq!(admitted(&layer, 5, get).await, 2);
@@ -14,14 +14,14 @@ async fn by_default_all_of_them_share_one_key() {
     assert_eq!(admitted(&layer, 1, || with(get(), "x-api-key", " ")).await, 0);
     assert_eq!(admitted(&layer, 1, || with(with(get(), "x-api-key", "a"), "x-api-key", "b")).await, 0);
     assert_eq!(
-        admitted(&layer, 5, || with(get(), "x-api-key", "harry")).await,
+        admitted(&layer, 5, || with(get(), "x-api-key", "acme")).await,
         2,
         "who has one is not hindered"
     );
 }
 
 #[tokio::test]
-async fn they_can_be_refused_or_let_pass() {
+async fn they_can_be_rejected_or_admitted() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let layer = RateLimitLayer::new(limiter.clone()).key(key::header("x-api-key"));
     let refused = ask(&layer.clone().on_missing_key(OnMissingKey::Reject), get()).await;
@@ -34,7 +34,7 @@ async fn they_can_be_refused_or_let_pass() {
 
 /// One limit for all clients together would look fine until there are many of them.
 #[tokio::test]
-async fn a_server_that_does_not_say_who_is_connected_is_told_so() {
+async fn a_missing_peer_address_is_reported() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     for layer in [
         RateLimitLayer::new(limiter.clone()),
@@ -48,7 +48,7 @@ async fn a_server_that_does_not_say_who_is_connected_is_told_so() {
 }
 
 #[tokio::test]
-async fn axums_connect_info_is_found_and_its_mock_for_tests() {
+async fn axums_connect_info_and_its_mock_are_found() {
     use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};
     let peer: SocketAddr = "203.0.113.9:1".parse().unwrap();
     let (limiter, _clock) = limiter("sliding-log 2/60s");
@@ -63,14 +63,14 @@ async fn axums_connect_info_is_found_and_its_mock_for_tests() {
 }
 
 #[tokio::test]
-async fn a_pair_that_lacks_one_half_is_no_key() {
+async fn a_pair_that_lacks_one_part_is_no_key() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let layer = RateLimitLayer::new(limiter)
         .key((key::header("x-api-key"), key::path()))
         .on_missing_key(OnMissingKey::Reject);
     assert_eq!(ask(&layer, get()).await.status(), 400);
     let to = |path: &str| {
-        let mut request = with(get(), "x-api-key", "harry");
+        let mut request = with(get(), "x-api-key", "acme");
         *request.uri_mut() = path.parse().unwrap();
         request
     };

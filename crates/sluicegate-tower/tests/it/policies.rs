@@ -1,13 +1,13 @@
-//! Back-ends of one's own, and answers when nobody can decide.
+//! Custom backends, and responses when a backend fails.
 
 use crate::support::{Body, answer, ask, field, get, limiter, text, with};
 use http::Request;
+use sluicegate::Time;
 use sluicegate::backend::Reserved;
 use sluicegate::backend::StoreFailure;
 use sluicegate::backend::{Answer, Backend, BackendError, Pending};
 use sluicegate::wait::Acquired;
 use sluicegate::{Decision, Key, Limit, Limiter, Receipt};
-use sluicegate::{Span, Time};
 use sluicegate_tower::{Completion, EventKind, RateLimitLayer};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Backend for Slow {
         self.later(Backend::check(&self.limiter, key, cost, at))
     }
 
-    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Later<Answer> {
+    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Answer> {
         self.later(Backend::check_within(&self.limiter, key, cost, max_wait, at))
     }
 
@@ -60,7 +60,7 @@ impl Backend for Slow {
         self.later(Backend::refund(&self.limiter, key, cost, at))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Later<Reserved> {
+    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Reserved> {
         self.later(Backend::reserve(&self.limiter, key, cost, max_wait, at))
     }
 
@@ -99,7 +99,7 @@ impl Backend for Slow {
         self.later(Backend::acquire(&self.limiter, key, cost, max_wait))
     }
 
-    fn delay(&self, delay: Span) -> Pending<()> {
+    fn delay(&self, delay: Duration) -> Pending<()> {
         Backend::delay(&self.limiter, delay)
     }
 
@@ -113,7 +113,7 @@ fn slow(limits: &str, works: bool) -> Slow {
 }
 
 #[tokio::test]
-async fn a_decision_that_takes_time_is_the_same_decision() {
+async fn a_pending_decision_is_the_same_decision() {
     let layer = RateLimitLayer::new(slow("sliding-log 1/60s", true)).observer(|seen| {
         let address: IpAddr = "203.0.113.9".parse().unwrap();
         assert_eq!(seen.key.unwrap().to_bytes(), address.to_bytes());
@@ -125,9 +125,9 @@ async fn a_decision_that_takes_time_is_the_same_decision() {
     assert_eq!((second.status().as_u16(), field(&second, "retry-after")), (429, Some("60")));
 }
 
-/// A service that has to be ready is called when the decision is there, not a clone of it that is not.
+/// The service that is ready is called when the decision is there, not its clone.
 #[tokio::test]
-async fn the_service_that_was_ready_is_the_one_that_is_called() {
+async fn the_ready_service_is_the_one_that_is_called() {
     let limited = tower::limit::ConcurrencyLimit::new(tower::service_fn(crate::support::answer), 1);
     let mut service = RateLimitLayer::new(slow("sliding-log 10/60s", true)).layer(limited);
     for _ in 0..3 {
@@ -137,23 +137,23 @@ async fn the_service_that_was_ready_is_the_one_that_is_called() {
 }
 
 #[tokio::test]
-async fn when_nobody_can_decide_it_is_a_503_and_never_a_429() {
+async fn a_failed_backend_is_a_503_and_never_a_429() {
     let layer = RateLimitLayer::new(slow("sliding-log 1/60s", false)).observer(|seen| {
         let EventKind::BackendFailed(why) = seen.kind else { panic!("{:?}", seen.kind) };
-        assert_eq!(why.to_string(), "the store is away: 10.0.0.3 does not answer");
+        assert_eq!(why.to_string(), "the store is unavailable: 10.0.0.3 does not answer");
     });
     let response = ask(&layer, get()).await;
     assert_eq!((response.status().as_u16(), field(&response, "ratelimit")), (503, None));
     assert_eq!(field(&response, "content-type"), Some("application/problem+json"));
     let problem = text(response).await;
-    assert!(!problem.contains("10.0.0.3"), "the client is not told about machines inside: {problem}");
+    assert!(!problem.contains("10.0.0.3"), "the client does not see internal hosts: {problem}");
     let grpc = ask(&layer, with(get(), "content-type", "application/grpc")).await;
     assert_eq!((grpc.status().as_u16(), field(&grpc, "grpc-status")), (200, Some("14")));
     assert_eq!(ask(&layer.shadow(), get()).await.status(), 200, "a shadow is not felt");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_charge_is_settled_before_the_response_goes_out_and_kept_if_nobody_waits() {
+async fn a_charge_is_settled_before_the_response_is_sent() {
     let slow = slow("sliding-log 10/60s", true);
     let layer = RateLimitLayer::new(slow.clone()).settle(|outcome| match outcome {
         Completion::Dropped => sluicegate_tower::Charge::Keep,
@@ -171,7 +171,7 @@ async fn a_charge_is_settled_before_the_response_goes_out_and_kept_if_nobody_wai
 }
 
 #[tokio::test]
-async fn a_charge_that_is_being_settled_is_settled_though_its_request_is_dropped() {
+async fn a_dropped_request_still_settles_its_charge() {
     let slow = slow("sliding-log 10/60s", true);
     let layer = RateLimitLayer::new(slow.clone()).charge_if(|_| false);
     let mut response = Box::pin(layer.layer(tower::service_fn(answer)).oneshot(get()));

@@ -62,7 +62,7 @@ async fn two_processes_share_a_limit_through_the_store() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_a_503_or_whatever_the_limiter_is_to_do_then() {
+async fn an_unavailable_store_is_a_503_or_the_configured_fallback() {
     let server = Server::start(&Options::redis());
     let store = connected(&server).await;
     let layer = |on_failure| RateLimitLayer::new(limiter("sliding-log 5/h", &store, on_failure));
@@ -87,7 +87,8 @@ async fn failed_logins_are_reserved_and_settled_in_the_store() {
     let login = |status: &'static str| move || with(get(), "x-status", status);
     assert_eq!(admitted(&layer, 10, login("200")).await, 10);
     assert_eq!(remaining(&limiter).await, 3);
-    // All at once: those under way are charged already, and so the others are denied before any of them ends.
+    // Concurrent: requests in flight are charged already, so the others are denied before any of
+    // them ends.
     let may_end = Arc::new(Semaphore::new(0));
     let logins = (0..20).map(|_| {
         let may_end = Arc::clone(&may_end);
@@ -112,7 +113,7 @@ async fn failed_logins_are_reserved_and_settled_in_the_store() {
 
 /// What is dropped is settled by a task of its own; the test waits until it is.
 #[tokio::test]
-async fn whoever_hangs_up_can_be_forgiven_in_the_store() {
+async fn disconnects_can_be_refunded_in_the_store() {
     let server = Server::start(&Options::redis());
     let store = connected(&server).await;
     let limiter = limiter("sliding-log 3/h", &store, OnStoreFailure::Error);
@@ -125,7 +126,8 @@ async fn whoever_hangs_up_can_be_forgiven_in_the_store() {
     while remaining(&limiter).await < 3 {}
 }
 
-/// A window lends nothing: those who wait stand in line in this process, and ask again when they were told to.
+/// A window cannot reserve ahead: waiters queue in this process, and retry after the announced
+/// wait.
 #[tokio::test]
 async fn requests_wait_for_a_window_in_the_store_too() {
     let server = Server::start(&Options::redis());
@@ -143,7 +145,7 @@ async fn requests_wait_for_a_window_in_the_store_too() {
 }
 
 #[tokio::test]
-async fn a_request_may_wait_for_its_turn_and_leaves_no_trace_if_it_gives_up() {
+async fn a_waiting_request_that_gives_up_leaves_no_trace() {
     let server = Server::start(&Options::redis());
     let store = connected(&server).await;
     let limiter = limiter("token-bucket 2/s burst=1", &store, OnStoreFailure::Error);
@@ -165,8 +167,9 @@ async fn a_request_may_wait_for_its_turn_and_leaves_no_trace_if_it_gives_up() {
     Backend::reset(&limiter, &PEER).await.unwrap();
     assert_eq!(ask(&layer, get()).await.status(), 200);
     let gives_up = tokio::spawn(layer.layer(tower::service_fn(answer)).oneshot(get()));
-    let owed =
-        async || Backend::reserve(&limiter, &PEER, 0, Span::ZERO, None).await.unwrap().answer.reset_after();
+    let owed = async || {
+        Backend::reserve(&limiter, &PEER, 0, Duration::ZERO, None).await.unwrap().answer.reset_after()
+    };
     while owed().await <= Span::from_micros(500_000) && !gives_up.is_finished() {}
     gives_up.abort();
     while owed().await > Span::from_micros(500_000) {}
@@ -183,7 +186,7 @@ async fn enter(layer: &ConcurrencyLayer<RedisSemaphore>) -> Response<LeasedBody<
 }
 
 #[tokio::test]
-async fn two_processes_share_the_places_in_the_store_and_a_dropped_response_returns_its_own() {
+async fn two_processes_share_permits_in_the_store() {
     let server = Server::start(&Options::redis());
     let layer = async || ConcurrencyLayer::new(places(&connected(&server).await, OnStoreFailure::Error));
     let (one, other) = (layer().await, layer().await);
@@ -200,7 +203,7 @@ async fn two_processes_share_the_places_in_the_store_and_a_dropped_response_retu
 }
 
 #[tokio::test]
-async fn without_the_store_there_are_503_or_places_in_memory() {
+async fn without_the_store_it_is_503_or_permits_in_memory() {
     let server = Server::start(&Options::redis());
     let store = connected(&server).await;
     let layer = |on_failure| ConcurrencyLayer::new(places(&store, on_failure));

@@ -15,7 +15,7 @@ async fn status(app: &Router, path: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_route_is_one_key_for_all_paths_that_match_it() {
+async fn a_route_is_one_key_for_all_its_paths() {
     let (limiter, _clock) = limiter("sliding-log 2/60s");
     let app = Router::new()
         .route("/users/{id}", get(async || "user"))
@@ -32,15 +32,15 @@ async fn a_route_is_one_key_for_all_paths_that_match_it() {
 }
 
 #[tokio::test]
-async fn where_no_route_can_be_known_that_is_said() {
+async fn an_unknown_route_is_reported() {
     let (limiter, _clock) = limiter("sliding-log 2/60s");
     let app = Router::new().fallback(async || "else").layer(RateLimitLayer::new(limiter).key(key::route()));
     assert_eq!(status(&app, "/nowhere").await, 500);
 }
 
-/// A layer of a router counts its fallback too: whoever looks for holes is counted.
+/// A router's layer counts its fallback too, and so clients that probe for paths.
 #[tokio::test]
-async fn what_is_not_found_is_counted() {
+async fn requests_without_a_route_are_counted() {
     let (limiter, _clock) = limiter("sliding-log 2/60s");
     let layer = RateLimitLayer::new(limiter).key(key::everyone());
     let app = Router::new().route("/", get(async || "hello")).layer(layer);

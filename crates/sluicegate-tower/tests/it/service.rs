@@ -26,7 +26,7 @@ async fn clones_and_services_of_one_layer_share_the_limit() {
     assert_eq!(call(&mut clone, get()).await.unwrap().status(), 200);
     assert_eq!(call(&mut other, get()).await.unwrap().status(), 200);
     assert_eq!(call(&mut one, get()).await.unwrap().status(), 429);
-    assert_eq!(call(&mut one, from("203.0.113.10")).await.unwrap().status(), 200, "somebody else");
+    assert_eq!(call(&mut one, from("203.0.113.10")).await.unwrap().status(), 200, "another address");
     assert!(!limiter.check("203.0.113.9".parse::<std::net::IpAddr>().unwrap()).allowed());
 }
 
@@ -51,7 +51,7 @@ async fn a_denial_does_not_reach_the_service_and_costs_nothing() {
 
 /// Obeying `Retry-After` to the second is admitted; coming one tick before the exact moment is not.
 #[tokio::test]
-async fn whoever_obeys_retry_after_is_admitted() {
+async fn a_client_that_obeys_retry_after_is_admitted() {
     for limits in
         ["token-bucket 3/s burst=1", "sliding-log 5/60s", "fixed-window 7/1500ms", "min-interval 1ms"]
     {
@@ -76,7 +76,7 @@ async fn whoever_obeys_retry_after_is_admitted() {
 }
 
 #[tokio::test]
-async fn a_request_that_can_never_pass_is_not_told_to_come_back() {
+async fn a_request_above_the_limit_has_no_retry_after() {
     let (limiter, _clock) = limiter("sliding-log 5/60s");
     let layer = RateLimitLayer::new(limiter).cost(|_| 6);
     let response = ask(&layer, get()).await;
@@ -85,7 +85,7 @@ async fn a_request_that_can_never_pass_is_not_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_cost_is_charged_as_it_is_said() {
+async fn the_cost_is_charged() {
     let (limiter, _clock) = limiter("sliding-log 10/60s");
     let layer = RateLimitLayer::new(limiter).cost(|head| if head.method == "POST" { 4 } else { 1 });
     let post = || {
@@ -98,7 +98,7 @@ async fn a_cost_is_charged_as_it_is_said() {
 }
 
 #[tokio::test]
-async fn what_is_skipped_is_neither_limited_nor_told_of() {
+async fn skipped_requests_are_neither_limited_nor_reported() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let layer = RateLimitLayer::new(limiter.clone())
         .skip(|head| head.uri.path() == "/health")
@@ -117,7 +117,7 @@ async fn what_is_skipped_is_neither_limited_nor_told_of() {
 }
 
 #[tokio::test]
-async fn an_observer_sees_the_key_and_what_became_of_it() {
+async fn an_observer_sees_the_key_and_the_decision() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let seen = Arc::new(Mutex::new(Vec::new()));
     let book = Arc::clone(&seen);
@@ -130,13 +130,13 @@ async fn an_observer_sees_the_key_and_what_became_of_it() {
         };
         book.lock().unwrap().push(format!("{key} {kind}"));
     });
-    assert_eq!(admitted(&layer, 2, || with(get(), "x-api-key", "harry")).await, 1);
-    assert_eq!(admitted(&layer, 1, || with(get(), "x-api-key", "ron")).await, 1);
-    assert_eq!(*seen.lock().unwrap(), ["harry allowed", "harry denied", "ron allowed"]);
+    assert_eq!(admitted(&layer, 2, || with(get(), "x-api-key", "acme")).await, 1);
+    assert_eq!(admitted(&layer, 1, || with(get(), "x-api-key", "other")).await, 1);
+    assert_eq!(*seen.lock().unwrap(), ["acme allowed", "acme denied", "other allowed"]);
 }
 
 #[tokio::test]
-async fn a_closure_may_write_the_answer_and_the_fields_are_added() {
+async fn a_closure_may_write_the_response_and_fields_are_added() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let layer = RateLimitLayer::new(limiter).respond_with(|denial| {
         let mut response = Response::new(Full::from(format!("slow down, {}", denial.head().uri.path())));
@@ -151,7 +151,7 @@ async fn a_closure_may_write_the_answer_and_the_fields_are_added() {
     assert_eq!(text(response).await, "slow down, /");
 }
 
-/// A service that has to be ready before it is called, and whose clones are not ready because it is.
+/// A service that must be ready before it is called, and whose clones are not ready.
 struct Careful {
     ready: bool,
     door: Arc<AtomicBool>,
@@ -183,7 +183,7 @@ impl Service<Request<Body>> for Careful {
 }
 
 #[tokio::test]
-async fn the_service_behind_is_ready_before_it_is_called_and_its_error_passes_through() {
+async fn the_inner_service_is_readied_and_its_error_passed_on() {
     let (limiter, _clock) = limiter("sliding-log 100/60s");
     let door = Arc::new(AtomicBool::new(false));
     let mut service = RateLimitLayer::new(limiter).layer(Careful { ready: false, door: Arc::clone(&door) });
@@ -214,7 +214,7 @@ impl http_body::Body for Pieces {
 async fn bodies_go_through_untouched() {
     let (limiter, _clock) = limiter("sliding-log 100/60s");
     let echo = |request: Request<Pieces>| async { Ok::<_, Infallible>(Response::new(request.into_body())) };
-    // Somebody has to say what a denial looks like.
+    // The writer of a denial must be given.
     let layer = RateLimitLayer::new(limiter).respond_with(|_| Response::new(Pieces(VecDeque::new())));
     let request = get().map(|_| Pieces(["one", "two", "three"].into()));
     let mut body = layer.layer(tower::service_fn(echo)).oneshot(request).await.unwrap().into_body();
@@ -226,7 +226,7 @@ async fn bodies_go_through_untouched() {
 }
 
 #[tokio::test]
-async fn two_layers_tell_of_both_their_policies() {
+async fn two_layers_report_both_policies() {
     let (hourly, _clock) = limiter("sliding-log 100/h");
     let (minutely, _clock) = limiter("sliding-log 5/60s");
     let service = RateLimitLayer::new(minutely).name("minute").layer(tower::service_fn(answer));

@@ -1,4 +1,4 @@
-//! Charges that are settled when the response is known: failed logins, refunds, extras, and callers who are gone.
+//! Charges settled after the response: failed logins, refunds, extras, and clients that disconnect.
 
 use crate::support::{Body, admitted, answer, ask, field, from, get, limiter, with};
 use http::{Request, Response, StatusCode};
@@ -39,7 +39,7 @@ async fn failed_logins_are_limited_and_logins_are_not() {
 }
 
 #[tokio::test]
-async fn clients_are_told_how_they_stand_after_the_refund() {
+async fn the_fields_are_those_after_the_refund() {
     let (layer, ..) = failed_logins("sliding-log 3/60s");
     let fields = async |status| {
         let response = ask(&layer, login(status)).await;
@@ -50,9 +50,9 @@ async fn clients_are_told_how_they_stand_after_the_refund() {
     assert_eq!(fields("200").await, "\"default\";r=2;t=60");
 }
 
-/// As many guesses at once as one likes: those under way are charged already, so that no more than the limit get an answer.
+/// Concurrent guesses: those in flight are charged already, so at most the limit is served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failing_logins_at_the_same_time_cannot_slip_through() {
+async fn concurrent_failing_logins_cannot_bypass_the_limit() {
     for round in 0..20 {
         let (layer, limiter, _clock) = failed_logins("sliding-log 5/60s");
         let (checked, gate) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(0)));
@@ -62,7 +62,7 @@ async fn failing_logins_at_the_same_time_cannot_slip_through() {
             counter.fetch_add(1, Ordering::SeqCst);
             let door = Arc::clone(&door);
             async move {
-                // Everybody who gets here waits for the others, as if checking a password took long.
+                // Every request waits for the others here, as if checking a password took long.
                 drop(door.acquire().await);
                 answer(request).await
             }
@@ -90,9 +90,10 @@ async fn failing_logins_at_the_same_time_cannot_slip_through() {
     }
 }
 
-/// Whatever the outcomes, what is charged in the end is exactly what was said, on every kind of limit that can give back.
+/// For every completion and every limit with refunds, the final charge is exactly what `settle`
+/// returned.
 #[tokio::test]
-async fn what_stays_charged_is_exactly_what_was_said() {
+async fn the_final_charge_is_exactly_what_settle_returns() {
     let mut random = fastrand::Rng::with_seed(3);
     for limits in [
         "sliding-log 1000/h",
@@ -129,7 +130,7 @@ async fn what_stays_charged_is_exactly_what_was_said() {
 
 /// A refund is of the window that was charged: it must not make room in the next one.
 #[tokio::test]
-async fn a_refund_that_comes_after_the_window_gives_nothing_to_the_next() {
+async fn a_late_refund_does_not_credit_the_next_window() {
     let (limiter, clock) = limiter("fixed-window 3/60s start=first");
     let layer = RateLimitLayer::new(limiter.clone()).charge_if(|status| status != 200);
     let mut service = layer.layer(tower::service_fn(answer));
@@ -141,7 +142,7 @@ async fn a_refund_that_comes_after_the_window_gives_nothing_to_the_next() {
 }
 
 #[tokio::test]
-async fn whoever_hangs_up_stays_charged() {
+async fn a_client_that_disconnects_stays_charged() {
     let (layer, limiter, _clock) = failed_logins("sliding-log 3/60s");
     let never =
         layer.layer(tower::service_fn(|_| std::future::pending::<Result<Response<Body>, Infallible>>()));
@@ -156,7 +157,7 @@ async fn whoever_hangs_up_stays_charged() {
 }
 
 #[tokio::test]
-async fn a_layer_may_forgive_those_who_hang_up_and_services_that_fail() {
+async fn settle_may_refund_disconnects_and_failures() {
     let (limiter, _clock) = limiter("sliding-log 3/60s");
     let layer = RateLimitLayer::new(limiter.clone()).settle(|outcome| match outcome {
         Completion::Dropped | Completion::Failed => Charge::Refund,
@@ -175,16 +176,16 @@ async fn a_layer_may_forgive_those_who_hang_up_and_services_that_fail() {
 }
 
 #[tokio::test]
-async fn a_service_that_fails_stays_charged_under_charge_if() {
+async fn a_failed_service_stays_charged_under_charge_if() {
     let (layer, limiter, _clock) = failed_logins("sliding-log 3/60s");
     let broken = layer.layer(tower::service_fn(async |_| Err::<Response<Body>, _>("broken")));
     assert_eq!(broken.oneshot(get()).await.unwrap_err(), "broken");
     assert_eq!(remaining(&limiter), 2);
 }
 
-/// A handler that panics is a response that nobody gets.
+/// A handler that panics sends no response.
 #[tokio::test]
-async fn a_handler_that_panics_stays_charged() {
+async fn a_panicking_handler_stays_charged() {
     let (layer, limiter, _clock) = failed_logins("sliding-log 3/60s");
     let panics =
         layer.layer(tower::service_fn(async |_: Request<Body>| -> Result<Response<Body>, Infallible> {
@@ -196,7 +197,7 @@ async fn a_handler_that_panics_stays_charged() {
 }
 
 #[tokio::test]
-async fn a_limit_that_cannot_give_back_is_a_mistake_in_the_set_up() {
+async fn a_limit_without_refunds_is_a_misconfiguration() {
     let (limiter, _clock) = limiter("sliding-log 3/60s count=all");
     let layer = RateLimitLayer::new(limiter).charge_if(|status| status == 401);
     let response = ask(&layer, get()).await;
@@ -206,7 +207,7 @@ async fn a_limit_that_cannot_give_back_is_a_mistake_in_the_set_up() {
 
 /// However long it runs, nothing is left of receipts.
 #[tokio::test]
-async fn many_logins_use_up_no_receipts() {
+async fn settled_logins_leave_no_receipts() {
     let clock = ManualClock::default();
     let limiter = Limiter::builder("token-bucket 1000000/s").max_receipts(16).clock(clock).build().unwrap();
     let layer = RateLimitLayer::new(limiter).key(key::peer_ip()).charge_if(|status| status == 401);

@@ -1,4 +1,4 @@
-//! Shadow mode: decides and counts, and refuses nothing.
+//! Shadow mode: decides and counts, and denies nothing.
 
 use crate::support::{Body, ask, field, get, limiter};
 use http::Request;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[tokio::test]
-async fn a_shadow_never_denies_and_tells_the_observer_what_it_would_have_denied() {
+async fn a_shadow_reports_denials_and_denies_nothing() {
     let (limiter, _clock) = limiter("sliding-log 3/60s");
     let would = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&would);
@@ -28,9 +28,10 @@ async fn a_shadow_never_denies_and_tells_the_observer_what_it_would_have_denied(
     assert_eq!((limiter.stats().allowed, limiter.stats().denied), (3, 7));
 }
 
-/// A pacer would keep requests back. A shadow only says so; that it ends at all shows it, as the clock stands still.
+/// A pacer would delay requests; a shadow does not. The test ends only because of that: the clock
+/// stands still.
 #[tokio::test]
-async fn a_shadow_keeps_nobody_back() {
+async fn a_shadow_delays_no_request() {
     let (limiter, _clock) = limiter("pacer 1/h queue=9");
     let layer = RateLimitLayer::new(limiter.clone()).shadow();
     for _ in 0..4 {
@@ -40,7 +41,7 @@ async fn a_shadow_keeps_nobody_back() {
 }
 
 #[tokio::test]
-async fn not_even_a_mistake_in_the_set_up_is_felt() {
+async fn a_shadow_admits_even_if_misconfigured() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let seen = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&seen);
@@ -53,7 +54,7 @@ async fn not_even_a_mistake_in_the_set_up_is_felt() {
 }
 
 #[tokio::test]
-async fn clients_can_be_told_if_that_is_wanted() {
+async fn a_shadow_can_send_the_fields() {
     let (limiter, _clock) = limiter("sliding-log 1/60s");
     let layer = RateLimitLayer::new(limiter).shadow().headers(true);
     ask(&layer, get()).await;

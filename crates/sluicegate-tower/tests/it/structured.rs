@@ -1,4 +1,5 @@
-//! A strict reader of the structured fields (RFC 9651) that the layer writes: lists of strings with parameters.
+//! A strict parser of the structured fields (RFC 9651) that the layer writes: lists of strings with
+//! parameters.
 
 /// An item of a list: its string, and its parameters as name and text.
 pub(crate) type Item = (String, Vec<(String, String)>);

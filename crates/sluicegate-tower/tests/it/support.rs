@@ -1,4 +1,4 @@
-//! What the tests stand on: a clock that is moved by hand, requests, and a service that answers at once.
+//! Support for the tests: a manual clock, requests, and a service that responds at once.
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -55,7 +55,7 @@ where
     response
 }
 
-/// How many of so many equal requests are admitted.
+/// Returns how many of `count` equal requests are admitted.
 pub(crate) async fn admitted<L, R>(
     layer: &RateLimitLayer<L, R>,
     count: usize,

@@ -53,7 +53,7 @@ impl Shop {
         }
     }
 
-    /// So many milliseconds pass, one at a time.
+    /// Advances the clock by milliseconds, one at a time.
     fn pass(&mut self, millis: u64) {
         for _ in 0..millis {
             self.clock.advance(Duration::from_millis(1));
@@ -71,7 +71,7 @@ fn poll(pending: &mut Pending) -> Poll<Answer> {
 }
 
 #[test]
-fn requests_wait_in_line_and_one_that_would_wait_too_long_is_told_at_once() {
+fn requests_wait_in_order_and_too_long_a_wait_is_denied() {
     let mut shop = Shop::new("token-bucket 10/s burst=1", |layer| layer.wait(Duration::from_millis(250)));
     assert_eq!(shop.comes("one").unwrap().status(), 200);
     assert!(shop.comes("two").is_none());
@@ -85,7 +85,7 @@ fn requests_wait_in_line_and_one_that_would_wait_too_long_is_told_at_once() {
 }
 
 #[test]
-fn a_full_line_refuses_at_once() {
+fn a_full_queue_denies_immediately() {
     let clock = ManualClock::default();
     let limiter =
         Limiter::builder("token-bucket 10/s burst=1").max_queue(2).clock(clock.clone()).build().unwrap();
@@ -97,7 +97,7 @@ fn a_full_line_refuses_at_once() {
 }
 
 #[test]
-fn whoever_gives_up_leaves_no_trace() {
+fn a_client_that_gives_up_leaves_no_trace() {
     let mut shop = Shop::new("token-bucket 10/s burst=1", |layer| layer.wait(Duration::from_secs(60)));
     shop.comes("one");
     shop.comes("two");
@@ -108,7 +108,7 @@ fn whoever_gives_up_leaves_no_trace() {
 }
 
 #[test]
-fn a_pacer_lets_requests_leave_evenly_spaced_though_nobody_asked_to_wait() {
+fn a_pacer_spaces_requests_without_wait() {
     let mut shop = Shop::new("pacer 10/s queue=2", |layer| layer);
     assert_eq!(shop.comes("one").unwrap().status(), 200);
     assert!(shop.comes("two").is_none() && shop.comes("three").is_none());
@@ -118,7 +118,7 @@ fn a_pacer_lets_requests_leave_evenly_spaced_though_nobody_asked_to_wait() {
 }
 
 #[test]
-fn a_request_may_wait_for_its_turn_and_be_refunded_after_it() {
+fn a_request_may_wait_and_be_refunded() {
     let settle = |layer: RateLimitLayer<Limiter>| {
         layer.wait(Duration::from_millis(250)).charge_if(|status| status == StatusCode::UNAUTHORIZED)
     };

@@ -1,4 +1,5 @@
-//! Memory as a backend: every answer is there at once, except to a call that waits in a queue.
+//! The in-memory backend: every answer is ready immediately, except for a call that waits in a
+//! queue.
 
 use super::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
 use crate::answer::Answer;
@@ -9,7 +10,7 @@ use crate::limiter::Limiter;
 use crate::semaphore::{Grant, Semaphore};
 use crate::wait::{Acquire, Acquired, MaxWait};
 use sluicegate_core::bounds::saturating_count;
-use sluicegate_core::{Decision, Span, Time};
+use sluicegate_core::{Decision, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ impl Backend for Limiter {
         Pending::Ready(Ok(self.check_at(key, cost, self.time(at)).into()))
     }
 
-    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Ready<Answer> {
+    fn check_within(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Ready<Answer> {
         ready(self.check_within_at(key, cost, max_wait, self.time(at)).map(Answer::from))
     }
 
@@ -49,7 +50,7 @@ impl Backend for Limiter {
         ready(self.refund_at(key, cost, self.time(at)).map(Answer::from))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Span, at: Option<Time>) -> Ready<Reserved> {
+    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Ready<Reserved> {
         let reservation = self.reserve_at(key, cost, max_wait, self.time(at));
         ready(reservation.map(|reservation| Reserved {
             answer: reservation.decision().into(),
@@ -108,7 +109,7 @@ impl Backend for Limiter {
         })
     }
 
-    fn delay(&self, delay: Span) -> Pending<()> {
+    fn delay(&self, delay: Duration) -> Pending<()> {
         Pending::later(Limiter::delay(self, delay))
     }
 

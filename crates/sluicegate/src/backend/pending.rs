@@ -1,16 +1,16 @@
-//! A result that is there already, or will be.
+//! A result that is ready, or a future of it.
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A result that is there already, or a future of it. Await it, or match it to avoid the future.
-#[must_use = "nothing is sent to a store until it is awaited"]
+/// A result that is ready, or a future of it. Await it, or match it to avoid the future.
+#[must_use = "nothing is sent to a store unless it is awaited"]
 pub enum Pending<T> {
     /// The result.
     Ready(T),
-    /// The result takes time.
+    /// A future of the result.
     Later(Pin<Box<dyn Future<Output = T> + Send>>),
 }
 
@@ -20,7 +20,7 @@ impl<T> Pending<T> {
         Pending::Later(Box::pin(future))
     }
 
-    /// The result, if it is there already.
+    /// The result, if it is ready.
     #[inline]
     pub fn ready(self) -> Option<T> {
         match self {
@@ -57,10 +57,12 @@ impl<T> Future for PendingFuture<T> {
     type Output = T;
 
     /// # Panics
-    /// When it is polled again after it was ready.
+    /// If it is polled after it has completed.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         match &mut self.0 {
-            State::Ready(result) => Poll::Ready(result.take().expect("polled after it was ready")),
+            State::Ready(result) => {
+                Poll::Ready(result.take().expect("`PendingFuture` polled after completion"))
+            }
             State::Later(future) => future.as_mut().poll(context),
         }
     }

@@ -1,43 +1,44 @@
-//! What a clock rings when a turn has come.
+//! What a clock rings when a waiter is due.
 
 use sluicegate_core::Time;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// Who is to be told.
+/// Handles an alarm.
 pub trait AlarmHandler: Send + Sync {
-    /// It is time: the alarm that was set for `at` rings.
+    /// The alarm that was set for `at` rings.
     fn ring(self: Arc<Self>, at: Time);
 
-    /// The alarm for `at` was thrown away and will never ring, as when a runtime ends: somebody has to set another.
+    /// The alarm for `at` was dropped and will never ring, as when a runtime shuts down: another
+    /// has to be set.
     fn lost(self: Arc<Self>, at: Time);
 }
 
-/// Wakes those whose turn has come. A [`Clock`](super::Clock) is given one with the time to ring it.
-#[must_use = "an alarm that is dropped without ringing has to be set anew by those who wait"]
+/// Wakes the waiters that are due. A [`Clock`](super::Clock) receives one with the time to ring it.
+#[must_use = "an alarm dropped without ringing makes its waiters set another"]
 pub struct Alarm {
     /// `None` once it has rung.
-    wakes: Option<Weak<dyn AlarmHandler>>,
+    handler: Option<Weak<dyn AlarmHandler>>,
     at: Time,
 }
 
 impl Alarm {
-    pub(crate) fn new(wakes: Weak<dyn AlarmHandler>, at: Time) -> Alarm {
-        Alarm { wakes: Some(wakes), at }
+    pub(crate) fn new(handler: Weak<dyn AlarmHandler>, at: Time) -> Alarm {
+        Alarm { handler: Some(handler), at }
     }
 
-    /// AlarmHandler it. Those whose turn has come by the limiter's clock are woken; nobody else is.
+    /// Rings the alarm. It wakes only the waiters that are due by the limiter's clock.
     pub fn ring(mut self) {
-        if let Some(wakes) = self.wakes.take().and_then(|wakes| wakes.upgrade()) {
-            wakes.ring(self.at);
+        if let Some(handler) = self.handler.take().and_then(|handler| handler.upgrade()) {
+            handler.ring(self.at);
         }
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        if let Some(wakes) = self.wakes.take().and_then(|wakes| wakes.upgrade()) {
-            wakes.lost(self.at);
+        if let Some(handler) = self.handler.take().and_then(|handler| handler.upgrade()) {
+            handler.lost(self.at);
         }
     }
 }

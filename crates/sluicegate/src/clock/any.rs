@@ -1,21 +1,21 @@
-//! The clock of a limiter, whichever it is.
+//! The clock of a limiter, of any type.
 
 use super::{Alarm, Clock, SystemClock};
 use sluicegate_core::Time;
 use std::sync::Arc;
 
-/// A limiter's clock. The usual one is not behind a pointer, so that reading it can be compiled in place.
+/// A limiter's clock. The system clock is not behind a pointer, so that reading it can be inlined.
 #[derive(Clone, Debug)]
 pub enum AnyClock {
     /// [`SystemClock`].
     System,
-    /// Any other.
+    /// Any other clock.
     Other(Arc<dyn Clock>),
 }
 
 impl AnyClock {
+    /// The current time.
     #[inline]
-    /// The time it is.
     pub fn now(&self) -> Time {
         match self {
             AnyClock::System => SystemClock.now(),
@@ -23,7 +23,7 @@ impl AnyClock {
         }
     }
 
-    /// Has the clock ring the alarm at this time.
+    /// Rings the alarm at this time.
     pub fn ring_at(&self, time: Time, alarm: Alarm) {
         match self {
             AnyClock::System => SystemClock.ring_at(time, alarm),

@@ -1,4 +1,4 @@
-//! Waiting for a moment on a limiter's clock, by the same alarms that wake those in line.
+//! A delay on a limiter's clock, with the same alarms that wake waiters.
 
 use super::Alarm;
 use super::alarm::AlarmHandler;
@@ -9,31 +9,32 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// A future that is ready when the clock shows a time. Made by [`Limiter::delay`](crate::Limiter::delay).
-#[must_use = "it waits only when it is awaited"]
+/// A future that completes when the clock shows a time. Created by
+/// [`Limiter::delay`](crate::Limiter::delay).
+#[must_use = "a delay does nothing unless it is awaited"]
 pub struct Delay {
     clock: AnyClock,
     until: Time,
-    /// Made when it first has to wait.
-    bell: Option<Arc<Bell>>,
+    /// Created when the delay is first pending.
+    signal: Option<Arc<Signal>>,
 }
 
-/// What the alarm rings.
+/// The target of the alarm.
 #[derive(Default)]
-struct Bell {
-    state: Mutex<BellState>,
+struct Signal {
+    state: Mutex<SignalState>,
 }
 
 #[derive(Default)]
-struct BellState {
+struct SignalState {
     waker: Option<Waker>,
     /// Whether an alarm is set that has neither rung nor been lost.
-    is_set: bool,
+    is_armed: bool,
 }
 
 impl Delay {
     pub(crate) fn new(clock: AnyClock, until: Time) -> Delay {
-        Delay { clock, until, bell: None }
+        Delay { clock, until, signal: None }
     }
 }
 
@@ -44,34 +45,34 @@ impl Future for Delay {
         if self.clock.now() >= self.until {
             return Poll::Ready(());
         }
-        let bell = Arc::clone(self.bell.get_or_insert_default());
-        if bell.wakes(context.waker()) {
+        let signal = Arc::clone(self.signal.get_or_insert_default());
+        if signal.register(context.waker()) {
             return Poll::Pending;
         }
-        let weak: Weak<dyn AlarmHandler> = Arc::downgrade(&bell) as Weak<dyn AlarmHandler>;
-        // No lock is held: a clock may ring at once, and then this is polled again.
+        let weak: Weak<dyn AlarmHandler> = Arc::downgrade(&signal) as Weak<dyn AlarmHandler>;
+        // No lock is held: the clock may ring immediately, and then this is polled again.
         self.clock.ring_at(self.until, Alarm::new(weak, self.until));
         Poll::Pending
     }
 }
 
-impl Bell {
-    /// Has the alarm wake this one. Whether an alarm is set already; if not, the caller is about to.
-    fn wakes(&self, waker: &Waker) -> bool {
-        // Cloned and dropped while no lock is held: it is the caller's code.
+impl Signal {
+    /// Registers the waker. Returns `true` if an alarm is set already; if not, the caller sets one.
+    fn register(&self, waker: &Waker) -> bool {
+        // Cloned and dropped without the lock, because wakers are foreign code.
         let waker = waker.clone();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (before, is_set) = (state.waker.replace(waker), std::mem::replace(&mut state.is_set, true));
+        let (before, is_armed) = (state.waker.replace(waker), std::mem::replace(&mut state.is_armed, true));
         drop(state);
         drop(before);
-        is_set
+        is_armed
     }
 
-    /// Whoever waits looks at the clock, and sets another alarm if it was too early.
+    /// Wakes the task, which reads the clock and sets another alarm if it was woken early.
     fn wake(&self) {
         let waker = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.is_set = false;
+            state.is_armed = false;
             state.waker.take()
         };
         if let Some(waker) = waker {
@@ -80,7 +81,7 @@ impl Bell {
     }
 }
 
-impl AlarmHandler for Bell {
+impl AlarmHandler for Signal {
     fn ring(self: Arc<Self>, _at: Time) {
         self.wake();
     }
@@ -106,19 +107,19 @@ mod tests {
     use std::time::Duration;
 
     #[derive(Default)]
-    struct Woken(AtomicU32);
+    struct CountingWaker(AtomicU32);
 
-    impl Wake for Woken {
+    impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     #[test]
-    fn it_is_ready_at_its_time_and_not_before_and_wakes_once() {
+    fn a_delay_is_ready_at_its_time_and_wakes_once() {
         let clock = ManualClock::default();
         let limiter = Limiter::builder("sliding-log 1/s").clock(clock.clone()).build().unwrap();
-        let woken = Arc::new(Woken::default());
+        let woken = Arc::new(CountingWaker::default());
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);
         let mut delay = Box::pin(limiter.delay(Span::from_micros(100)));

@@ -1,14 +1,14 @@
-//! A length of time that began at a moment of a clock that may be set meanwhile.
+//! An interval on a clock that may be set while it lasts.
 //!
 //! ```text
-//! Promise    whatever the clock is set back by, it begins anew when that is noticed, at the latest when its alarm rings:
-//!            so it takes its length once more at the most, twice in all.
-//!            Set forward, it ends sooner by as much: nothing tells that from time that has passed.
+//! Promise    If the clock is set back, by any amount, the interval restarts when that is noticed,
+//!            at the latest when its alarm rings. So it lasts at most twice its length.
+//!            If the clock is set forward, it ends sooner by as much: that looks like elapsed time.
 //! ```
 
 use sluicegate_core::{Span, Time};
 
-/// So long, from a moment on.
+/// A start and a length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval {
     start: Time,
@@ -16,12 +16,12 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// So long, from this moment on.
+    /// An interval that starts now and has this length.
     pub fn new(start: Time, length: Span) -> Interval {
         Interval { start, length }
     }
 
-    /// When it began.
+    /// When it started.
     pub fn start(&self) -> Time {
         self.start
     }
@@ -31,12 +31,12 @@ impl Interval {
         self.start.saturating_add(self.length)
     }
 
-    /// Whether it seems to begin only later: the clock was set back.
+    /// Returns `true` if it starts after `now`: the clock was set back.
     pub fn starts_after(&self, now: Time) -> bool {
         now < self.start
     }
 
-    /// What would begin only later begins now. When it ends.
+    /// Restarts the interval at `now` if it would start later. Returns its end.
     pub fn end_as_of(&mut self, now: Time) -> Time {
         self.start = self.start.min(now);
         self.end()
@@ -48,13 +48,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_a_step_back_it_takes_its_length_again_at_the_most() {
+    fn after_a_step_back_an_interval_restarts_once() {
         let at = |micros| Time::from_micros(micros).unwrap();
-        let mut stretch = Interval::new(at(100), Span::from_micros(20));
-        assert_eq!(stretch.end_as_of(at(105)), at(120));
-        assert_eq!(stretch.end_as_of(at(100)), at(120));
-        assert!(stretch.starts_after(at(50)) && !stretch.starts_after(at(100)));
-        assert_eq!(stretch.end_as_of(at(50)), at(70));
-        assert_eq!((stretch.end_as_of(at(60)), stretch.start()), (at(70), at(50)));
+        let mut interval = Interval::new(at(100), Span::from_micros(20));
+        assert_eq!(interval.end_as_of(at(105)), at(120));
+        assert_eq!(interval.end_as_of(at(100)), at(120));
+        assert!(interval.starts_after(at(50)) && !interval.starts_after(at(100)));
+        assert_eq!(interval.end_as_of(at(50)), at(70));
+        assert_eq!((interval.end_as_of(at(60)), interval.start()), (at(70), at(50)));
     }
 }

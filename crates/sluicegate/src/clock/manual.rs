@@ -1,4 +1,4 @@
-//! A clock for tests: time passes when it is told to.
+//! A clock for tests, which stands still until it is advanced.
 
 use super::{Alarm, Clock};
 use sluicegate_core::{Span, Time};
@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A clock that stands still until it is told otherwise, for your tests. Its clones are the same clock.
+/// A clock for tests, which stands still until it is advanced. A clone is another handle to the
+/// same clock.
 ///
 /// ```
 /// use sluicegate::Limiter;
@@ -17,14 +18,14 @@ use std::time::Duration;
 ///
 /// let clock = ManualClock::default();
 /// let replies = Limiter::builder("sliding-log 1/60s").clock(clock.clone()).build()?;
-/// assert!(replies.check("Harry").allowed());
-/// assert!(!replies.check("Harry").allowed());
+/// assert!(replies.check("user:42").allowed());
+/// assert!(!replies.check("user:42").allowed());
 /// clock.advance(Duration::from_secs(60));
-/// assert!(replies.check("Harry").allowed());
+/// assert!(replies.check("user:42").allowed());
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// Those who wait in line have their turns while it is put forward, each at its own time.
+/// While it advances, waiters are admitted each at its own time.
 #[derive(Clone)]
 pub struct ManualClock {
     inner: Arc<Inner>,
@@ -42,7 +43,7 @@ impl ManualClock {
         ManualClock { inner: Arc::new(Inner { micros, alarms: Mutex::default() }) }
     }
 
-    /// Puts it forward. Whatever is to happen on the way happens at its time, one after another.
+    /// Advances the clock. Alarms on the way ring each at its time, in order.
     pub fn advance(&self, by: Duration) {
         let until = self.now().saturating_add(Span::from(by));
         while let Some(alarm) = self.next_alarm(until, |time| self.show_at_least(time)) {
@@ -50,7 +51,7 @@ impl ManualClock {
         }
     }
 
-    /// Sets it, forward or back, in one step: what was to happen in between happens now.
+    /// Sets the clock, forward or back, in one step. Alarms in between ring at the new time.
     pub fn set(&self, time: Time) {
         while let Some(alarm) = self.next_alarm(time, |_| self.inner.micros.store(time.as_micros(), Relaxed))
         {
@@ -58,9 +59,10 @@ impl ManualClock {
         }
     }
 
-    /// The earliest alarm that rings by a time. The clock is put to its time, or to `until` if there is none.
+    /// The earliest alarm that is due by `until`. `show` sets the clock to its time, or to `until`
+    /// if there is none.
     fn next_alarm(&self, until: Time, show: impl Fn(Time)) -> Option<Alarm> {
-        // Ringing may set the next one, so this is not held meanwhile.
+        // Released before the alarm rings, because that may set the next one.
         let mut alarms = self.alarms();
         let earliest = alarms.iter().enumerate().min_by_key(|(_, (time, _))| *time);
         let due = earliest.map(|(index, (time, _))| (index, *time)).filter(|(_, time)| *time <= until);
@@ -90,7 +92,8 @@ impl Clock for ManualClock {
     }
 
     fn ring_at(&self, time: Time, alarm: Alarm) {
-        // The clock is put forward under the same lock, so that an alarm is either seen by whoever does so, or due now.
+        // The clock advances under the same lock, so an alarm is either seen by `advance` or due
+        // now.
         let mut alarms = self.alarms();
         if self.now() < time {
             alarms.push((time, alarm));

@@ -1,7 +1,8 @@
 //! The one timer of a process: a thread that sleeps until the next alarm of any limiter.
 //!
-//! It is started when somebody first has to wait. A thread needs no runtime, so that callers of any runtime, or of none, are woken
-//! by it, and goes on when a runtime ends. It is good to some 60 microseconds, where the timers of runtimes count milliseconds.
+//! It starts when a call first has to wait. A thread needs no runtime, so it wakes callers of any
+//! runtime or of none, and survives the end of a runtime. It is accurate to about 60 microseconds,
+//! where the timers of runtimes count milliseconds.
 
 use super::Alarm;
 use sluicegate_core::Span;
@@ -11,100 +12,102 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// As long as a thread sleeps at the most: an alarm may be a century away, further than instants reach everywhere.
+/// The longest sleep: an alarm may be a century away, which `Instant` cannot represent everywhere.
 const SLEEP_MAX: Duration = Duration::from_secs(3_600);
 
 static TIMER: Timer = Timer {
-    alarms: Mutex::new(Alarms { set: BinaryHeap::new(), next: 0, is_running: false }),
+    state: Mutex::new(TimerState { alarms: BinaryHeap::new(), next_number: 0, is_running: false }),
     sooner: Condvar::new(),
 };
 
 struct Timer {
-    alarms: Mutex<Alarms>,
-    /// The next alarm is sooner than the thread sleeps.
+    state: Mutex<TimerState>,
+    /// Notified when the next alarm is sooner than the thread's sleep.
     sooner: Condvar,
 }
 
-struct Alarms {
-    set: BinaryHeap<Reverse<Set>>,
-    next: u64,
+struct TimerState {
+    alarms: BinaryHeap<Reverse<SetAlarm>>,
+    next_number: u64,
     is_running: bool,
 }
 
 /// An alarm that is set.
-struct Set {
+struct SetAlarm {
     at: Instant,
-    /// Of equal times the first set rings first.
+    /// Of alarms at equal times, the first one set rings first.
     number: u64,
     alarm: Alarm,
 }
 
-/// AlarmHandler an alarm after so long.
+/// Rings an alarm after `wait`.
 pub(super) fn ring_in(wait: Span, alarm: Alarm) {
-    let mut alarms = TIMER.lock();
-    if !alarms.is_running {
-        alarms.is_running =
+    let mut state = TIMER.lock();
+    if !state.is_running {
+        state.is_running =
             std::thread::Builder::new().name("sluicegate-timer".to_owned()).spawn(|| TIMER.run()).is_ok();
     }
     let at = Instant::now() + Duration::from(wait).min(SLEEP_MAX);
-    let number = alarms.next;
-    alarms.next += 1;
-    let is_next = alarms.set.peek().is_none_or(|Reverse(next)| at < next.at);
-    if alarms.is_running {
-        alarms.set.push(Reverse(Set { at, number, alarm }));
+    let number = state.next_number;
+    state.next_number += 1;
+    let is_next = state.alarms.peek().is_none_or(|Reverse(next)| at < next.at);
+    if state.is_running {
+        state.alarms.push(Reverse(SetAlarm { at, number, alarm }));
     }
-    // Without a thread the alarm is lost, here and not under the lock: those who wait will set another.
-    drop(alarms);
+    // Without a thread the alarm is lost, here and not under the lock: its waiters will set
+    // another.
+    drop(state);
     if is_next {
         TIMER.sooner.notify_one();
     }
 }
 
 impl Timer {
-    fn lock(&self) -> MutexGuard<'_, Alarms> {
-        self.alarms.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, TimerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) {
-        let mut alarms = self.lock();
+        let mut state = self.lock();
         loop {
             let now = Instant::now();
-            let sleep = alarms.set.peek().map(|Reverse(next)| next.at.saturating_duration_since(now));
-            alarms = match sleep {
-                None => self.sooner.wait(alarms).unwrap_or_else(PoisonError::into_inner),
+            let sleep = state.alarms.peek().map(|Reverse(next)| next.at.saturating_duration_since(now));
+            state = match sleep {
+                None => self.sooner.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => {
-                    let due = alarms.set.pop();
-                    // Ringing calls whoever waits, and may set the next alarm.
-                    drop(alarms);
-                    if let Some(Reverse(Set { alarm, .. })) = due {
-                        // A waker that panics has had its say on standard error; others still have to be woken.
+                    let due = state.alarms.pop();
+                    // Ringing wakes waiters, and may set the next alarm.
+                    drop(state);
+                    if let Some(Reverse(SetAlarm { alarm, .. })) = due {
+                        // A waker that panics has printed its message; the others still have to be
+                        // woken.
                         let _ = catch_unwind(AssertUnwindSafe(|| alarm.ring()));
                     }
                     self.lock()
                 }
                 Some(sleep) => {
-                    self.sooner.wait_timeout(alarms, sleep).unwrap_or_else(PoisonError::into_inner).0
+                    self.sooner.wait_timeout(state, sleep).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
     }
 }
 
-impl PartialEq for Set {
+impl PartialEq for SetAlarm {
     fn eq(&self, other: &Self) -> bool {
         self.number == other.number
     }
 }
 
-impl Eq for Set {}
+impl Eq for SetAlarm {}
 
-impl PartialOrd for Set {
+impl PartialOrd for SetAlarm {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Set {
+impl Ord for SetAlarm {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.number).cmp(&(other.at, other.number))
     }

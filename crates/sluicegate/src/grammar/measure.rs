@@ -102,6 +102,11 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// Reads `[N]UNIT`.
 pub(crate) fn period(word: &str) -> Result<Period<'_>, SyntaxError> {
     super::reject_comma(word)?;
+    if word.contains(char::is_whitespace) {
+        let together: String = word.split_whitespace().collect();
+        let problem = format!("{} has a space", quoted(word));
+        return Err(SyntaxError::new(problem, format!("write {}", quoted(&together))));
+    }
     let digits = word.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'_').count();
     let (number_word, unit_word) = word.split_at(digits);
     if unit_word.starts_with(['.', '-', '+']) {
@@ -123,7 +128,7 @@ pub(crate) fn period(word: &str) -> Result<Period<'_>, SyntaxError> {
         _ => whole_number("period", number_word)?,
     };
     let Some((n, micros)) = n.and_then(|n| Some((n, n.checked_mul(size)?))) else {
-        let problem = format!("period {} is above the most, 3650d", shown(word));
+        let problem = format!("period {} is above the maximum, 3650d", shown(word));
         return Err(SyntaxError::new(problem, "use at most 3650d"));
     };
     let is_one_day = is_day && n == 1;
@@ -188,13 +193,13 @@ pub fn number(what: &str, word: &str) -> Result<u64, SyntaxError> {
         return Err(SyntaxError::new(problem, meant_count(word)));
     }
     whole_number(what, digits)?.and_then(|number| number.checked_mul(factor)).ok_or_else(|| {
-        let problem = format!("{what} {} is above the most, {COUNT_MAX}", shown(word));
+        let problem = format!("{what} {} is above the maximum, {COUNT_MAX}", shown(word));
         SyntaxError::new(problem, "use a smaller number")
     })
 }
 
-/// The digits of a count, and what its suffix multiplies them by. `K` is `k`, but `m` is not `M`: it
-/// could be meant as minutes.
+/// The digits of a count, and what its suffix multiplies them by. `K` is `k`, but `m` is not `M`:
+/// it could be meant as minutes.
 fn suffixed(word: &str) -> (&str, u64) {
     let factors = [("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
     factors

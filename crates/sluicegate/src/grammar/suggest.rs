@@ -9,8 +9,8 @@ const LETTERS_PER_TYPO: usize = 3;
 
 /// Returns the known name that `word` is.
 ///
-/// # Errors
-/// If it is none of them: the error suggests the nearest name, or lists all of them if none is near.
+/// # Errors If it is none of them: the error suggests the nearest name, or lists all of them if
+/// none is near.
 pub fn name(what: &str, word: &str, known: &[&'static str]) -> Result<&'static str, SyntaxError> {
     if let Some(known) = known.iter().find(|known| **known == word) {
         return Ok(known);
@@ -39,8 +39,8 @@ pub(crate) fn letters(word: &str) -> impl Iterator<Item = char> {
     word.chars().filter(|letter| letter.is_alphanumeric()).map(|letter| letter.to_ascii_lowercase())
 }
 
-/// How many letters must be changed, added, dropped or swapped with their neighbour to turn one word
-/// into the other (the optimal string alignment distance).
+/// How many letters must be changed, added, dropped or swapped with their neighbour to turn one
+/// word into the other (the optimal string alignment distance).
 fn distance(one: &[char], other: &[char]) -> usize {
     let mut before_last = vec![0; other.len() + 1];
     let mut last: Vec<usize> = (0..=other.len()).collect();

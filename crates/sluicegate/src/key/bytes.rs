@@ -1,14 +1,14 @@
-//! Keys as bytes, for stores that several processes share.
+//! Keys as bytes, for shared stores.
 //!
 //! ```text
-//! "Harry"            Harry               text and bytes are themselves
-//! 7                  ~n7;                anything else begins with ~
+//! "user:42"          user:42             text and bytes are themselves
+//! 7                  ~n7;                anything else starts with ~
 //! 203.0.113.9        ~a203.0.113.9;
-//! ("Harry", "reply") ~t2;5:Harry5:reply  a tuple, then its parts; bytes come after their length
-//! "~x"               ~2:~x               as do bytes that begin with ~
+//! ("acme", "reply")  ~t2;4:acme5:reply   a tuple, then its parts; bytes follow their length
+//! "~x"               ~2:~x               so do bytes that start with ~
 //! ```
 //!
-//! Every part can be read in one way only, so no two keys have the same bytes.
+//! The encoding is unambiguous, so different keys have different bytes.
 
 use super::{ADDRESS, Key, KeyWriter, NEGATIVE, NUMBER, Seeds};
 use std::borrow::Cow;
@@ -16,7 +16,7 @@ use std::io::Write as _;
 use std::net::Ipv6Addr;
 use std::sync::LazyLock;
 
-/// Begins the bytes of a key that is more than plain bytes.
+/// The first byte of a key that is not plain bytes.
 const MARK: u8 = b'~';
 
 /// The parts of a key, as they are written.
@@ -24,7 +24,7 @@ const MARK: u8 = b'~';
 pub(super) struct Parts {
     written: Vec<u8>,
     count: usize,
-    /// Where the bytes of the last part begin, if it is bytes.
+    /// Where the bytes of the last part start, if it is bytes.
     bytes_from: Option<usize>,
 }
 
@@ -50,7 +50,7 @@ impl Parts {
             }
             NUMBER => self.add(format_args!("n{value};")),
             NEGATIVE => self.add(format_args!("n-{value};")),
-            // A kind that has no letter of its own yet is told apart by its number.
+            // A kind without a letter of its own is identified by its number.
             kind => self.add(format_args!("k{kind:x}={value};")),
         }
     }
@@ -65,7 +65,7 @@ impl Parts {
 
 /// The bytes of the key that `write` writes.
 pub(super) fn of(write: &dyn Fn(&mut KeyWriter<'_>)) -> Vec<u8> {
-    // Nothing is hashed; a writer only needs something to hash with.
+    // Nothing is hashed, but a writer needs seeds.
     static UNUSED: LazyLock<Seeds> = LazyLock::new(Seeds::random);
     let mut parts = Parts { written: vec![MARK], ..Parts::default() };
     write(&mut UNUSED.writer(Some(&mut parts)));
@@ -82,7 +82,7 @@ pub(super) fn of_bytes(bytes: &[u8]) -> Cow<'_, [u8]> {
     if bytes.first() == Some(&MARK) { Cow::Owned(of(&|to| bytes.write(to))) } else { Cow::Borrowed(bytes) }
 }
 
-/// The plain bytes that [`Key::to_bytes`] was called on. `None` if the key was more than that.
+/// The plain bytes that [`Key::to_bytes`] was called on. `None` if the key was not plain bytes.
 pub fn raw(bytes: &[u8]) -> Option<&[u8]> {
     let Some(marked) = bytes.strip_prefix(&[MARK]) else { return Some(bytes) };
     let colon = marked.iter().position(|byte| *byte == b':')?;
@@ -101,23 +101,23 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_readable_as_bytes() {
+    fn the_bytes_of_a_key_are_readable() {
         let mapped: IpAddr = "::ffff:203.0.113.9".parse().unwrap();
         let wide: IpAddr = "2001:db8::1".parse().unwrap();
-        assert_eq!(text("Harry"), "Harry");
-        assert_eq!(text(Box::<str>::from("Harry")), "Harry");
+        assert_eq!(text("user:42"), "user:42");
+        assert_eq!(text(Box::<str>::from("user:42")), "user:42");
         assert_eq!(text(7), "~n7;");
         assert_eq!(text(-7_i64), "~n-7;");
         assert_eq!(text(()), "~t0;");
         assert_eq!(text(mapped), "~a203.0.113.9;");
         assert_eq!(text(wide), "~a2001:db8::1;");
-        assert_eq!(text(("Harry", "reply")), "~t2;5:Harry5:reply");
+        assert_eq!(text(("acme", "reply")), "~t2;4:acme5:reply");
         assert_eq!(text("~x"), "~2:~x");
         assert_eq!(text(""), "");
     }
 
     #[test]
-    fn no_two_keys_have_the_same_bytes() {
+    fn different_keys_have_different_bytes() {
         let keys = [
             text("ab"),
             text(("ab",)),
@@ -140,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn plain_bytes_are_read_back() {
-        for key in ["", "Harry", "~", "~x", "~2:~x", "~t0;", "~9:short"] {
+    fn plain_bytes_are_recovered() {
+        for key in ["", "user:42", "~", "~x", "~2:~x", "~t0;", "~9:short"] {
             assert_eq!(raw(&key.to_bytes()), Some(key.as_bytes()), "{key}");
         }
         for bytes in [

@@ -31,7 +31,7 @@ impl ListError {
         if limits.len() > LIMITS_MAX {
             return Err(ListError::TooMany(limits.len()));
         }
-        if let Some(limit) = limits.iter().find(|limit| limit.concurrency().is_some()) {
+        if let Some(limit) = limits.iter().find(|limit| limit.as_concurrency().is_some()) {
             return Err(ListError::GivesLeases(limit.to_string()));
         }
         match limits.iter().find(|limit| limits.len() > 1 && !limit.fits_in_a_list()) {
@@ -49,7 +49,7 @@ impl fmt::Display for ListError {
                 f.write_str("there is no limit; give at least one, such as sliding-log 5/60s")
             }
             ListError::TooMany(limits) => {
-                write!(f, "a list of {limits} limits is above the most, {LIMITS_MAX}; leave some out")
+                write!(f, "a list of {limits} limits is above the maximum, {LIMITS_MAX}; leave some out")
             }
             ListError::CountsDenied(limit) => write!(
                 f,

@@ -89,12 +89,12 @@ pub(super) fn limit(text: &str, bounds: Bounds) -> Result<Limit, LimitError> {
 /// Reads `A + B`.
 pub(super) fn list(text: &str, bounds: Bounds) -> Result<Vec<Limit>, LimitError> {
     if text.len() > LIST_LEN_MAX {
-        let problem = format!("limits of {} bytes are above the most, {LIST_LEN_MAX}", text.len());
+        let problem = format!("limits of {} bytes are above the maximum, {LIST_LEN_MAX}", text.len());
         return Err(SyntaxError::new(problem, "shorten them, or leave some out").in_line(text));
     }
     let listed = parts(text).count();
     if listed > LIMITS_MAX {
-        let problem = format!("a list of {listed} limits is above the most, {LIMITS_MAX}");
+        let problem = format!("a list of {listed} limits is above the maximum, {LIMITS_MAX}");
         return Err(SyntaxError::new(problem, "leave some out").in_line(text));
     }
     let read = |part| {
@@ -126,7 +126,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
 
 fn one(text: &str, bounds: Bounds) -> Result<Limit, Rejected<'_>> {
     if text.len() > LIMIT_LEN_MAX {
-        let problem = format!("a limit of {} bytes is above the most, {LIMIT_LEN_MAX}", text.len());
+        let problem = format!("a limit of {} bytes is above the maximum, {LIMIT_LEN_MAX}", text.len());
         let error = SyntaxError::new(problem, "write a shorter one, such as sliding-log 5/60s");
         return Err(Rejected { error, word: text });
     }
@@ -371,8 +371,8 @@ fn moment(word: &str) -> Result<Time, SyntaxError> {
         .ok_or_else(|| refuse(format!("{} is outside 1970 to 9892, all the time there is", quoted(word))))
 }
 
-/// Returns `true` for the shape of `2026-11-11T00:00:00[.123456]+08:00` or `Z`. There may be no such
-/// day.
+/// Returns `true` for the shape of `2026-11-11T00:00:00[.123456]+08:00` or `Z`. There may be no
+/// such day.
 fn is_rfc_3339(word: &str) -> bool {
     let shaped = |text: &str, shape: &str| {
         text.len() == shape.len()

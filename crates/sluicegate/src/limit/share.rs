@@ -1,11 +1,12 @@
-//! A part of a limit: what one of several processes may admit by itself.
+//! A share of a limit: what one of several processes may admit on its own.
 
 use super::{Bounds, Initial, Limit, Spec};
 use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_core::{Rate, Span};
 
 impl Limit {
-    /// The same limit with so many percent of its numbers, rounded down and at least 1. Percentages above 100 are 100.
+    /// Returns a percentage of the limit: its parameters rounded down, at least 1. A percentage
+    /// above 100 is 100.
     ///
     /// ```
     /// let limit: sluicegate::Limit = "token-bucket 30/60s burst=15".parse()?;
@@ -15,7 +16,7 @@ impl Limit {
     #[must_use]
     pub fn share(&self, percent: u32) -> Limit {
         let percent = u64::from(percent.clamp(1, 100));
-        // Cannot be cut: at most what it was.
+        // Cannot overflow: it is at most `number`.
         let part = |number: u32| u32::try_from((u64::from(number) * percent / 100).max(1)).unwrap_or(number);
         let part_of_rate =
             |rate: &Rate| Rate::new(u64::from(part(rate.count())), rate.period()).unwrap_or(*rate);
@@ -30,7 +31,7 @@ impl Limit {
             Spec::LeakyBucket { rate, capacity } => {
                 Spec::LeakyBucket { rate: part_of_rate(rate), capacity: part(*capacity) }
             }
-            // Half as often is twice as long between.
+            // Half the rate is twice the interval.
             Spec::MinInterval { interval } => Spec::MinInterval {
                 interval: Span::from_micros(interval.as_micros().saturating_mul(100) / percent),
             },
@@ -47,7 +48,7 @@ impl Limit {
             Spec::Concurrency { count, ttl } => Spec::Concurrency { count: part(*count), ttl: *ttl },
             Spec::SlidingWindow { rate } => Spec::SlidingWindow { rate: part_of_rate(rate) },
             Spec::Smooth { rate, warm_up, burst, initial, start } => {
-                // As much of it as before: a warm-up takes as long at any rate.
+                // A warm-up takes as long at any rate.
                 let initial = initial.map(|permits| u64::from(permits) * percent / 100);
                 Spec::Smooth {
                     rate: part_of_rate(rate),
@@ -58,8 +59,8 @@ impl Limit {
                 }
             }
         };
-        // What is smaller than a limit within bounds may take longer than a century to fill, or an interval be too long: then
-        // it stays whole.
+        // A share may take longer than a century to fill, or its interval be too long. Then the
+        // limit stays whole.
         Limit::new(spec, Bounds { log_count_max: COUNT_MAX }).unwrap_or_else(|_| self.clone())
     }
 }

@@ -46,7 +46,7 @@ pub const MAX_WAITERS_MAX: usize = 100_000_000;
 /// use sluicegate::OnFull;
 ///
 /// let api = Limiter::builder("token-bucket 10/s burst=50")
-///     .saturating_add("fixed-window 1000/day")
+///     .and("fixed-window 1000/day")
 ///     .max_keys(200_000)
 ///     .on_full(OnFull::Deny)
 ///     .build()?;
@@ -289,6 +289,29 @@ impl<L: IntoLimits, const N: usize> IntoLimits for [L; N] {
     fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
         Vec::from(self).into_limits()
     }
+}
+
+macro_rules! tuples {
+    ($(($($limits:ident)+))*) => {
+        $(impl<$($limits: IntoLimits),+> IntoLimits for ($($limits,)+) {
+            #[allow(non_snake_case, reason = "a part is named like its type")]
+            fn into_limits(self) -> Result<Vec<Limit>, LimitError> {
+                let ($($limits,)+) = self;
+                Ok([$($limits.into_limits()?),+].concat())
+            }
+        })*
+    };
+}
+
+tuples! {
+    (A)
+    (A B)
+    (A B C)
+    (A B C D)
+    (A B C D E)
+    (A B C D E F)
+    (A B C D E F G)
+    (A B C D E F G H)
 }
 
 impl<L> IntoLimits for &[L]

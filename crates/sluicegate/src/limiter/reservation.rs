@@ -55,7 +55,7 @@ impl Limiter {
     /// `max_receipts`. A denial is an answer, not
     /// an error: [`Reservation::allowed`].
     pub fn reserve(&self, key: impl Key, cost: u64, max_wait: Duration) -> Result<Reservation, ReserveError> {
-        self.reserve_at(key, cost, Span::from(max_wait), self.now())
+        self.reserve_at(key, cost, max_wait, self.now())
     }
 
     /// Reserves at a time.
@@ -66,7 +66,7 @@ impl Limiter {
         &self,
         key: impl Key,
         cost: u64,
-        max_wait: Span,
+        max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<Reservation, ReserveError> {
         let (key, cost) = (self.fingerprint(key), saturating_count(cost));
@@ -76,7 +76,7 @@ impl Limiter {
             return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
         }
         let receipt = open.sealed(&self.inner.seal);
-        let ask = ReserveCall { cost, max_wait, receipt: open.name };
+        let ask = ReserveCall { cost, max_wait: max_wait.into(), receipt: open.name };
         let decision = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
         let receipt = decision.allowed().then_some(receipt);
         // Before anybody is told of it, so that the receipt is not lost if the observer panics.

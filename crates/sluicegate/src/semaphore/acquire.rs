@@ -1,4 +1,4 @@
-//! A call that waits for its lease: as a future, or blocking its thread.
+//! A call that waits for a lease: as a future, or blocking its thread.
 
 use super::grant::Grant;
 use super::scope::ScopedLimit;
@@ -13,11 +13,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// A call that waits for its lease. Made by [`Semaphore::acquire`](super::Semaphore::acquire) and its likes.
+/// A call that waits for a lease. Created by [`Semaphore::acquire`](super::Semaphore::acquire) and
+/// its variants.
 ///
-/// It is a future for any runtime: nothing happens until it is polled, and then it is in line. It borrows nothing, so it can be spawned.
-/// Dropping it leaves the line, and whatever it held goes to the next. [`AcquireLease::blocking`] waits in the thread
-/// instead.
+/// It is a future for any runtime, and borrows nothing, so it can be spawned. The first poll
+/// enqueues it. Dropping it removes it from the queue and passes whatever it was granted to the
+/// next waiter. [`AcquireLease::blocking`] blocks the thread instead.
 #[must_use = "a call does nothing unless it is awaited or `blocking()`"]
 pub struct AcquireLease {
     shard: Arc<Shard>,
@@ -48,13 +49,14 @@ impl AcquireLease {
         AcquireLease { shard, caller, key, cost, priority: Priority::Normal, max_wait, state: State::New }
     }
 
-    /// Before or after others: [`Priority::Normal`] unless said. It matters from the first poll on.
+    /// The priority in the queue; the default is [`Priority::Normal`]. It takes effect at the first
+    /// poll.
     pub fn priority(mut self, priority: Priority) -> AcquireLease {
         self.priority = priority;
         self
     }
 
-    /// Waits in this thread. Not for async code: use `.await` there.
+    /// Blocks the thread until the lease is granted or denied. In async code use `.await`.
     pub fn blocking(mut self) -> Grant {
         match self.at_once() {
             Some(grant) => grant,
@@ -62,11 +64,12 @@ impl AcquireLease {
         }
     }
 
-    /// The way of most calls: nobody waits, and there is room. Otherwise nothing has happened, and it can still be awaited.
+    /// The path of most calls: the queue is empty and enough permits are free. Otherwise nothing
+    /// has happened, and the call can still be awaited.
     #[doc(hidden)]
     #[inline]
     pub fn at_once(&mut self) -> Option<Grant> {
-        // Whether a moment has passed is asked only of those who named one.
+        // Only a call with a deadline has to read the clock.
         if matches!(self.state, State::New) && !matches!(self.max_wait, MaxWait::Until(_)) {
             let grant = self.shard.at_once(self.caller.as_ref(), self.key, self.cost)?;
             self.state = State::Done;
@@ -97,7 +100,8 @@ impl AcquireLease {
         }
     }
 
-    /// The answer. From here on the seat is another's and the lease the grant's, before any waker or observer runs: one may panic.
+    /// The result. The waiter's entry may be reused from here on, and the grant owns the lease
+    /// before any waker or observer runs, because those may panic.
     fn done(&mut self, outcome: Outcome, since: Time, deferred: Option<Deferred>) -> Grant {
         self.state = State::Done;
         let grant = self.shard.grant(outcome, since);
@@ -111,7 +115,7 @@ impl Future for AcquireLease {
     type Output = Grant;
 
     /// # Panics
-    /// When it is polled again after it was ready.
+    /// If it is polled after it has completed.
     #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Grant> {
         match self.state {

@@ -15,22 +15,23 @@ use sluicegate_core::Concurrency;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// How many leases a semaphore holds unless told otherwise, those included for which somebody waits.
+/// The default maximum of leases, including those that waiters are waiting for.
 pub const MAX_LEASES_DEFAULT: usize = 100_000;
 
-/// The most leases that a semaphore can be told to hold.
+/// The upper bound of the maximum of leases.
 pub const MAX_LEASES_MAX: usize = 100_000_000;
 
-/// So many parts of a semaphore's keys are locked each for itself: 16 threads rarely meet.
+/// The number of shards, each with its own lock: with 64, 16 threads rarely contend.
 const SHARDS: u32 = if cfg!(loom) { 2 } else { 64 };
 
-/// What a semaphore is made of. Made by [`Semaphore::builder`].
+/// Settings of a semaphore. Created by [`Semaphore::builder`].
 ///
 /// ```
 /// use sluicegate::semaphore::Semaphore;
 ///
-/// let exports = Semaphore::builder("concurrency 2 ttl=30s").max_leases(10_000).max_queue(5).build()?;
-/// assert_eq!(exports.peek("Harry", 1).limit(), 2);
+/// let builder = Semaphore::builder("concurrency 2 ttl=30s");
+/// let exports = builder.max_leases(10_000).max_queue(5).build()?;
+/// assert_eq!(exports.peek("user:42", 1).limit(), 2);
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 #[must_use]
@@ -55,43 +56,44 @@ impl SemaphoreBuilder {
         }
     }
 
-    /// The most leases that are held at once under all keys, together with those who wait for one: [`MAX_LEASES_DEFAULT`] unless said.
-    /// When there is no room, leases that have lapsed make some; else a call is refused with
-    /// [`Denial::NoRoom`](crate::wait::Denial::NoRoom). Nobody who waits is.
+    /// The maximum number of leases held under all keys, including those that waiters are waiting
+    /// for; the default is [`MAX_LEASES_DEFAULT`]. When it is reached, expired leases are removed;
+    /// if there are none, a call is denied with [`Denial::NoRoom`](crate::wait::Denial::NoRoom).
+    /// Calls that already wait are not.
     pub fn max_leases(mut self, max_leases: usize) -> SemaphoreBuilder {
         self.max_leases = max_leases;
         self
     }
 
-    /// The most callers that may wait in line under one key, [`MAX_QUEUE_DEFAULT`] unless said. Further ones are refused at
-    /// once.
+    /// The maximum number of waiters per key; the default is [`MAX_QUEUE_DEFAULT`]. Further calls
+    /// are denied immediately.
     pub fn max_queue(mut self, max_queue: usize) -> SemaphoreBuilder {
         self.max_queue = max_queue;
         self
     }
 
-    /// The most callers that may wait in line under all keys, [`MAX_WAITERS_DEFAULT`] unless said.
+    /// The maximum number of waiters under all keys; the default is [`MAX_WAITERS_DEFAULT`].
     pub fn max_waiters(mut self, max_waiters: usize) -> SemaphoreBuilder {
         self.max_waiters = max_waiters;
         self
     }
 
-    /// A clock of your own. For tests: [`crate::clock::ManualClock`].
+    /// The clock. For tests: [`crate::clock::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> SemaphoreBuilder {
         self.clock = AnyClock::Other(Arc::new(clock));
         self
     }
 
-    /// Is told of every decision, and of leases that lapse.
+    /// Sets an observer of every decision and of leases that expire.
     pub fn observer(mut self, observer: impl Observer + 'static) -> SemaphoreBuilder {
         self.observer = Some(Arc::new(observer));
         self
     }
 
-    /// Makes the semaphore.
+    /// Builds the semaphore.
     ///
     /// # Errors
-    /// When the text is not one limit of `concurrency`, or a number is out of bounds.
+    /// If the text is not one `concurrency` limit, or a setting is out of bounds.
     pub fn build(self) -> Result<Semaphore, BuildError> {
         let (limit, concurrency) = single(self.limits)?;
         let max_leases = within("max_leases", self.max_leases, 1, MAX_LEASES_MAX)?;
@@ -107,20 +109,20 @@ impl SemaphoreBuilder {
         });
         let shards: Arc<[Arc<Shard>]> =
             (0..SHARDS).map(|number| Shard::new(concurrency, Arc::clone(&common), number)).collect();
-        // The first and only time, so it is not set yet.
+        // Set here and nowhere else, so this succeeds.
         let _ = common.shards.set(shards.iter().map(Arc::downgrade).collect());
         Ok(Semaphore::from_parts(shards, common, Seeds::random(), max_leases, Mutex::new(limit)))
     }
 }
 
-/// The one limit, which gives leases.
+/// The only limit, which must be a `concurrency` limit.
 pub(super) fn single(limits: Result<Vec<Limit>, LimitError>) -> Result<(Limit, Concurrency), BuildError> {
     let mut limits = limits?;
-    if let Some(other) = limits.iter().find(|limit| limit.concurrency().is_none()) {
+    if let Some(other) = limits.iter().find(|limit| limit.as_concurrency().is_none()) {
         return Err(BuildError::GivesNoLeases(other.to_string()));
     }
     let Some(limit) = limits.pop() else { return Err(ListError::Empty.into()) };
-    match limit.concurrency() {
+    match limit.as_concurrency() {
         Some(concurrency) if limits.is_empty() => Ok((limit, concurrency)),
         _ => Err(ListError::GivesLeases(limit.to_string()).into()),
     }

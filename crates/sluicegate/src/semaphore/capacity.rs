@@ -1,32 +1,34 @@
-//! How many leases a semaphore may still hold, over all its shards.
+//! The number of leases that a semaphore may still grant, over all its shards.
 //!
-//! A shard takes room from here for several leases at once and keeps what it does not use, so that most calls touch nothing that all
-//! shards share. When there is none left here, what they keep is collected again: the bound is exact.
+//! A shard reserves capacity for several leases at once and keeps what it does not use, so that
+//! most calls touch nothing that the shards share. When none is left, the reserves of all shards
+//! are collected: the bound is exact.
 
 use crate::sync::{AtomicUsize, Ordering};
 
-/// So many at once are taken from here at the most. More would save nothing that could be measured.
-const AT_ONCE_MAX: usize = 64;
+/// The maximum that is reserved at once. More saves nothing measurable.
+const BATCH_MAX: usize = 64;
 
 pub(super) struct Capacity {
     free: AtomicUsize,
-    /// How many a shard takes at once.
-    at_once: usize,
+    /// How much a shard reserves at once.
+    batch: usize,
 }
 
 impl Capacity {
     pub(super) fn new(max_leases: usize, shards: usize) -> Capacity {
-        // Shards keep up to twice as many; all of them together no more than half of the room.
-        let at_once = (max_leases / (shards * 4)).clamp(1, AT_ONCE_MAX);
-        Capacity { free: AtomicUsize::new(max_leases), at_once }
+        // A shard keeps up to twice as much; all shards together no more than half of the capacity.
+        let batch = (max_leases / (shards * 4)).clamp(1, BATCH_MAX);
+        Capacity { free: AtomicUsize::new(max_leases), batch }
     }
 
-    /// Room for one, and what a shard keeps for later. `None` if there is none.
+    /// Reserves capacity for one lease, and returns what the shard has reserved beyond it. `None`
+    /// if there is none left.
     #[cold]
     pub(super) fn take(&self) -> Option<usize> {
         let mut free = self.free.load(Ordering::Relaxed);
         loop {
-            let taken = free.min(self.at_once);
+            let taken = free.min(self.batch);
             if taken == 0 {
                 return None;
             }
@@ -37,24 +39,24 @@ impl Capacity {
         }
     }
 
-    /// What a shard keeps too much of comes back.
+    /// Returns the excess of a shard's reserve.
     #[inline]
-    pub(super) fn trim(&self, kept: &mut usize) {
-        if *kept > 2 * self.at_once {
-            self.give_back(kept, self.at_once);
+    pub(super) fn trim(&self, reserved: &mut usize) {
+        if *reserved > 2 * self.batch {
+            self.return_some(reserved, self.batch);
         }
     }
 
-    /// Whatever a shard keeps comes back. Whether that was anything.
-    pub(super) fn collect(&self, kept: &mut usize) -> bool {
-        let all = *kept;
-        self.give_back(kept, all);
+    /// Collects a shard's whole reserve. Returns `true` if there was any.
+    pub(super) fn collect(&self, reserved: &mut usize) -> bool {
+        let all = *reserved;
+        self.return_some(reserved, all);
         all > 0
     }
 
     #[cold]
-    fn give_back(&self, kept: &mut usize, some: usize) {
-        *kept -= some;
+    fn return_some(&self, reserved: &mut usize, some: usize) {
+        *reserved -= some;
         self.free.fetch_add(some, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! The result of asking for a lease, whichever backend was asked.
+//! The result of acquiring a lease, from any backend.
 
 use super::lease::Lease;
 use crate::answer::{Answer, Source};
@@ -6,8 +6,8 @@ use crate::wait::{Acquired, Denial};
 use sluicegate_core::Decision;
 use std::time::Duration;
 
-/// A lease, or why there is none. Dropping a grant releases its lease: take it out with [`Grant::lease`]
-/// and keep it while the work goes on.
+/// A lease, or why there is none. Dropping a grant releases its lease: take it out with
+/// [`Grant::lease`] and keep it while the work goes on.
 ///
 /// ```
 /// use sluicegate::semaphore::Semaphore;
@@ -16,14 +16,14 @@ use std::time::Duration;
 /// let exports = Semaphore::new("concurrency 1")?;
 /// let lease = exports.try_acquire("user:42", 1).lease();
 /// assert!(lease.is_some());
-/// assert_eq!(exports.try_acquire("user:42", 1).denial(), Some(Denial::TooLong)); // it would have to wait
+/// assert_eq!(exports.try_acquire("user:42", 1).denial(), Some(Denial::TooLong)); // it does not wait
 /// drop(lease);
 /// assert!(exports.try_acquire("user:42", 1).allowed());
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
 /// `L` is the backend's lease: [`Lease`] in memory, `RedisLease` in a shared store.
-#[must_use = "a denied call must not happen, and dropping a lease releases it: ask `allowed()`, keep `lease()`"]
+#[must_use = "a denied call must not happen, and dropping a lease releases it: check `allowed()`, keep `lease()`"]
 #[derive(Debug)]
 pub struct Grant<L = Lease> {
     acquired: Acquired,
@@ -31,7 +31,8 @@ pub struct Grant<L = Lease> {
 }
 
 impl<L> Grant<L> {
-    /// A grant. `lease` is `None` if the call was refused, cost nothing, or was allowed by a fallback.
+    /// A grant. `lease` is `None` if the call was denied, cost nothing, or was allowed by a
+    /// fallback.
     #[inline]
     pub fn new(acquired: Acquired, lease: Option<L>) -> Grant<L> {
         Grant { acquired, lease }
@@ -43,9 +44,9 @@ impl<L> Grant<L> {
         self.acquired.allowed()
     }
 
-    /// The decision. If denied, its `retry_after` is how long until enough leases have expired, provided
-    /// that none is released before. Without a ttl, and behind other waiters, that is not known: then it
-    /// is the shortest wait after which a retry is worthwhile.
+    /// The decision. If denied, its `retry_after` is how long until enough leases have expired,
+    /// assuming that none is released before. Without a `ttl`, and behind other waiters, that is
+    /// not known: then it is the shortest wait after which a retry is worthwhile.
     pub fn decision(&self) -> Decision {
         self.acquired.decision()
     }
@@ -65,12 +66,13 @@ impl<L> Grant<L> {
         self.acquired.waited()
     }
 
-    /// Why the call was refused. If it does not wait, [`Denial::TooLong`] means that no permit was free.
+    /// Why the call was denied. If it does not wait, [`Denial::TooLong`] means that too few permits
+    /// were free.
     pub fn denial(&self) -> Option<Denial> {
         self.acquired.denial()
     }
 
-    /// The lease. `None` if the call was refused, cost nothing, or was allowed by a fallback.
+    /// The lease. `None` if the call was denied, cost nothing, or was allowed by a fallback.
     #[must_use = "dropping a lease releases it"]
     pub fn lease(self) -> Option<L> {
         self.lease

@@ -1,4 +1,4 @@
-//! A lease: a place at work, returned when it is dropped.
+//! A lease: permits held until it is released or expires.
 
 use super::shard::Shard;
 use crate::ids::LeaseId;
@@ -9,40 +9,43 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A place at work. Dropping it returns it; if the limit has a ttl and nobody renews it, it lapses before.
+/// Permits of a concurrency limit. Dropping the lease releases it; if the limit has a `ttl` and the
+/// lease is not renewed, it expires.
 ///
 /// ```
 /// use sluicegate::semaphore::Semaphore;
 ///
 /// let exports = Semaphore::new("concurrency 2 ttl=30s")?;
-/// if let Some(lease) = exports.try_acquire("Harry", 1).lease() {
+/// if let Some(lease) = exports.try_acquire("user:42", 1).lease() {
 ///     // work, and if it takes longer than expected:
 ///     assert!(lease.renew());
 ///     // work
-/// } // returned
-/// assert_eq!(exports.peek("Harry", 1).remaining(), 2);
+/// } // released
+/// assert_eq!(exports.peek("user:42", 1).remaining(), 2);
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// It belongs to nobody: it can be sent to another thread or kept in a task. After it has lapsed, was returned by its id, or its key was
-/// reset, dropping it does nothing: nobody else's place is ever returned.
-#[must_use = "a lease that is dropped is returned"]
+/// A lease can be sent to another thread or stored in a task. After it has expired, was released by
+/// its id, or its key was reset, dropping it does nothing: it never releases another lease's
+/// permits.
+#[must_use = "dropping a lease releases it"]
 pub struct Lease {
-    /// `None` once the lease is released or kept: then dropping this value does nothing. (There is no
-    /// flag for that: a struct that ends in a byte is copied in pieces, which stalls the next load.)
+    /// `None` once the lease is released or kept: then dropping this value does nothing. (There is
+    /// no flag for that: a struct that ends in a byte is copied in pieces, which stalls the next
+    /// load.)
     shard: Option<Arc<Shard>>,
-    lease: LeaseRef,
-    /// In microseconds; the last number there is without ttl.
+    reference: LeaseRef,
+    /// In microseconds; the largest number if there is no `ttl`.
     until: AtomicU64,
 }
 
-/// Where a lease is, and which of all that have been there.
+/// Identifies a lease: an index, and a nonce that tells apart the leases that have used the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LeaseRef {
-    /// The first half of its key.
+    /// The first half of its key's fingerprint.
     pub(super) key: u64,
     pub(super) index: u32,
-    /// Used once in its shard.
+    /// Unique in its shard.
     pub(super) nonce: u64,
 }
 
@@ -50,14 +53,15 @@ const NEVER: u64 = u64::MAX;
 
 impl Lease {
     #[inline]
-    pub(super) fn new(shard: Arc<Shard>, lease: LeaseRef, until: Option<Time>) -> Lease {
-        Lease { shard: Some(shard), lease, until: AtomicU64::new(micros(until)) }
+    pub(super) fn new(shard: Arc<Shard>, reference: LeaseRef, until: Option<Time>) -> Lease {
+        Lease { shard: Some(shard), reference, until: AtomicU64::new(micros(until)) }
     }
 
-    /// Gives it a new ttl from now on. `false` if it is not live any more: whoever works under it has to stop.
+    /// Extends the lease by a full TTL. Returns `false` if it is not live any more: then the work
+    /// under it must stop.
     #[must_use = "a lease that is not renewed has expired: another call may hold its permits"]
     pub fn renew(&self) -> bool {
-        match self.shard.as_ref().and_then(|shard| shard.renew(self.lease)) {
+        match self.shard.as_ref().and_then(|shard| shard.renew(self.reference)) {
             Some(held) => {
                 self.until.store(micros(held.until()), Ordering::Relaxed);
                 true
@@ -66,12 +70,13 @@ impl Lease {
         }
     }
 
-    /// Returns it now. Whether it was live until then.
+    /// Releases the lease now. Returns `true` if it was live.
     pub fn release(mut self) -> bool {
-        self.shard.take().is_some_and(|shard| shard.release(self.lease))
+        self.shard.take().is_some_and(|shard| shard.release(self.reference))
     }
 
-    /// The moment at which it lapses unless it is renewed, on the semaphore's clock. `None` without ttl.
+    /// When the lease expires unless it is renewed, on the semaphore's clock. `None` without a
+    /// `ttl`.
     pub fn until(&self) -> Option<Time> {
         match self.until.load(Ordering::Relaxed) {
             NEVER => None,
@@ -79,13 +84,13 @@ impl Lease {
         }
     }
 
-    /// Its name, for others.
+    /// The id of the lease, for programs that cannot hold it.
     pub fn id(&self) -> LeaseId {
         let Some(shard) = &self.shard else { unreachable!("releasing or keeping a lease consumes it") };
-        LeaseId::sealed_by(shard.seal(), shard.number(), self.lease)
+        LeaseId::sealed_by(shard.seal(), shard.number(), self.reference)
     }
 
-    /// Its name, and from here on dropping it does not return it: it lapses, or is returned by that name.
+    /// Returns the id and keeps the lease: it is released by its id, or expires.
     pub fn keep(mut self) -> LeaseId {
         let id = self.id();
         self.shard = None;
@@ -101,7 +106,7 @@ impl Drop for Lease {
     #[inline]
     fn drop(&mut self) {
         if let Some(shard) = &self.shard {
-            shard.release(self.lease);
+            shard.release(self.reference);
         }
     }
 }
@@ -118,7 +123,8 @@ impl LeaseId {
         LeaseId::of_memory(seal.seal([u64::from(shard) << 32 | u64::from(index), nonce, key]))
     }
 
-    /// The shard and the lease there, if it is one of this key; a made-up one comes out as nonsense.
+    /// The shard of the lease and the lease in it, if the id belongs to this key. A forged id
+    /// decodes to nonsense.
     pub(super) fn opened(&self, seal: &Seal, key: Fingerprint) -> Option<(u32, LeaseRef)> {
         let [at, nonce, of_key] = seal.unseal(self.sealed());
         let (shard, index) = (u32::try_from(at >> 32).ok()?, u32::try_from(at & u64::from(u32::MAX)).ok()?);

@@ -1,6 +1,8 @@
-//! What is done to the keys of a shard under its lock: leases are given, renewed, returned and lapse. `line.rs` is those who wait.
+//! What happens to a shard's leases under its lock: they are granted, renewed, released and expire.
+//! `queue.rs` handles the waiters.
 //!
-//! A [`Desk`] is the book, open at one moment. The clock is asked only if something here depends on it.
+//! [`LockedShard`] is the shard locked at one point in time. The clock is read only if the outcome
+//! depends on it.
 
 use super::lease::LeaseRef;
 use super::scope::ScopedLimit;
@@ -15,20 +17,21 @@ use std::collections::BTreeSet;
 use std::collections::hash_map::{Entry, OccupiedEntry};
 use std::sync::Arc;
 
-/// With every new lease so many are let lapse under keys that nobody asks about any more: faster than they come, so that what nobody returns
-/// does not pile up, and without a pause, however many lapse together.
+/// With every granted lease this many expired ones are removed under keys that no call uses any
+/// more. That is faster than leases are granted, so unreleased leases do not accumulate; and it
+/// never pauses, however many expire together.
 const SWEPT_PER_LEASE: usize = 2;
 
-/// When there is no room so many are let lapse at once.
+/// When the semaphore is full, this many expired leases are removed at once.
 const SWEPT_WHEN_FULL: usize = 64;
-/// The book, open.
+/// A locked shard.
 pub(super) struct LockedShard<'a> {
     pub(super) state: Guard<'a, ShardState>,
     pub(super) common: &'a Common,
-    /// `None` until it is asked for.
+    /// `None` until it is needed.
     pub(super) now: Cell<Option<Time>>,
     pub(super) deferred: Deferred,
-    /// Where several semaphores share a room: which one asks, about one key.
+    /// If several semaphores share a pool: the one that makes this call, which is about one key.
     pub(super) caller: Option<&'a Arc<ScopedLimit>>,
 }
 impl<'a> LockedShard<'a> {
@@ -44,7 +47,7 @@ impl<'a> LockedShard<'a> {
         LockedShard { state, common, now: Cell::new(now), deferred: Deferred::default(), caller }
     }
 
-    /// The numbers that hold for a key. What is not known is asked about by whoever has opened the book.
+    /// The limit that applies to a key. For an unknown key it is the caller's.
     #[inline]
     pub(super) fn limit_of(&self, key: Fingerprint) -> Concurrency {
         if !self.state.is_shared {
@@ -54,7 +57,7 @@ impl<'a> LockedShard<'a> {
         scoped.or(self.caller).map_or(self.state.limit, |scoped| scoped.limit)
     }
 
-    /// A semaphore asks about a key: its numbers hold from now on, also for those who wait.
+    /// Applies the caller's limit to a key, and to its waiters.
     #[inline]
     pub(super) fn apply_limit(&mut self, key: Fingerprint) {
         if let Some(caller) = self.caller {
@@ -75,7 +78,7 @@ impl<'a> LockedShard<'a> {
         }
     }
 
-    /// Closes the book. What is left to do, if anything is.
+    /// Releases the lock. Returns the effects to run after it, if there are any.
     #[inline]
     pub(super) fn unlock(self) -> Option<Deferred> {
         let LockedShard { mut state, mut deferred, .. } = self;
@@ -87,26 +90,27 @@ impl<'a> LockedShard<'a> {
         (!is_nothing).then_some(deferred)
     }
 
-    /// The time, if anything depends on it; else any will do.
+    /// The time, if anything depends on it; else an arbitrary one.
     #[inline]
     pub(super) fn now(&self) -> Time {
         if self.now.get().is_none() && !self.state.needs_time() { Time::EPOCH } else { self.clock_now() }
     }
 
-    /// The time in any case.
+    /// The time, read from the clock if it was not given.
     pub(super) fn clock_now(&self) -> Time {
         let now = self.now.get().unwrap_or_else(|| self.common.clock.now());
         self.now.set(Some(now));
         now
     }
 
-    /// The answer to somebody for whom there was none.
+    /// Counts and returns the denial of a call.
     pub(super) fn deny(&mut self, key: Fingerprint, cost: u32) -> Decision {
         self.state.counts.denied += 1;
         self.peek(key, cost)
     }
 
-    /// A lease; if there is none, nothing is counted, and nothing reckoned that nobody may want to know.
+    /// Tries to grant a lease. If it fails, nothing is counted, and no denial is computed that the
+    /// caller may not need.
     #[inline]
     pub(super) fn take(&mut self, key: Fingerprint, cost: u32) -> Attempt {
         let now = self.now();
@@ -140,7 +144,7 @@ impl<'a> LockedShard<'a> {
     pub(super) fn release(&mut self, lease: LeaseRef) -> bool {
         let Some(LeaseEntry { key, .. }) = self.find(lease) else { return false };
         let now = self.now();
-        // What has lapsed under its key, itself perhaps, goes first.
+        // Expired leases of the key go first, perhaps including this one.
         self.expire(key, now);
         let Some(LeaseEntry { held, .. }) = self.find(lease) else { return false };
         let ShardState { keys, leases, expirations, counts, .. } = &mut *self.state;
@@ -162,7 +166,7 @@ impl<'a> LockedShard<'a> {
     pub(super) fn renew(&mut self, lease: LeaseRef) -> Option<LeaseHandle> {
         let now = self.now();
         let key = self.find(lease)?.key;
-        // What has lapsed under its key, itself perhaps, goes first.
+        // Expired leases of the key go first, perhaps including this one.
         self.expire(key, now);
         self.apply_limit(key);
         let entry = self.find(lease)?;
@@ -224,10 +228,10 @@ impl<'a> LockedShard<'a> {
         }
     }
 
-    /// Room for a lease, if there is any here: what was taken and is not used, or has lapsed.
+    /// Returns unused capacity of this shard to the semaphore, after removing expired leases.
     ///
     /// # Errors
-    /// When there is none: when the next lease lapses, if any does.
+    /// If there is none: when the next lease expires, if any does.
     pub(super) fn reclaim(&mut self) -> Result<(), Option<Time>> {
         let now = self.now();
         self.sweep(now, SWEPT_WHEN_FULL);
@@ -237,20 +241,21 @@ impl<'a> LockedShard<'a> {
         Err(self.state.expirations.first().map(|((at, _), ())| *at))
     }
 
-    /// A lease by its name, if it is the one that is there.
+    /// Finds a lease by index and nonce.
     #[inline]
     fn find(&self, lease: LeaseRef) -> Option<LeaseEntry> {
         self.state.leases.get(lease.index).copied().filter(|entry| entry.nonce == lease.nonce)
     }
 
-    /// Somebody asks about a key.
+    /// Removes a key's expired leases and applies the caller's limit, as every operation on a key
+    /// does.
     pub(super) fn refresh(&mut self, key: Fingerprint) {
         let now = self.now();
         self.expire(key, now);
         self.apply_limit(key);
     }
 
-    /// Takes out what has lapsed under a key.
+    /// Removes the expired leases of a key.
     #[inline]
     pub(super) fn expire(&mut self, key: Fingerprint, now: Time) {
         if self.state.expirations.first().is_some_and(|((soonest, _), ())| *soonest <= now) {
@@ -264,13 +269,13 @@ impl<'a> LockedShard<'a> {
         }
     }
 
-    /// Takes out all that has lapsed under a key, and how many that were. The core would leave it out too, but only here is it known
-    /// where each lease is: so this comes before the core is asked about a key.
+    /// Removes all expired leases of a key, and returns how many. The core would ignore them too,
+    /// but only the shard knows where each is stored, so this precedes every call of the core.
     pub(super) fn drain(&mut self, key: Fingerprint, now: Time) -> usize {
         self.drain_at_most(key, now, usize::MAX)
     }
 
-    /// The same for so many of them at the most. While some are left the key stays listed.
+    /// Removes at most `most` expired leases of a key. While some are left the key stays listed.
     fn drain_at_most(&mut self, key: Fingerprint, now: Time, most: usize) -> usize {
         let listed = self.state.keys.get(&key).and_then(|known| known.listed);
         if listed.is_none_or(|listed| listed > now) {
@@ -297,7 +302,7 @@ impl<'a> LockedShard<'a> {
         drained
     }
 
-    /// Lets a few lapse whose time has come, under whichever key.
+    /// Removes a few expired leases of any keys.
     #[inline]
     fn sweep(&mut self, now: Time, most: usize) {
         let mut left = most;
@@ -309,7 +314,8 @@ impl<'a> LockedShard<'a> {
             let is_drained =
                 self.state.keys.get(&key).is_none_or(|known| known.listed.is_none_or(|at| at > now));
             if is_drained {
-                // (Else whoever waits there has its turn when the clock rings for it.)
+                // (If some are left, the key's waiters are granted leases when the clock rings for
+                // them.)
                 self.advance_queue(key);
             }
         }
@@ -322,7 +328,7 @@ impl<'a> LockedShard<'a> {
         }
     }
 
-    /// There is room for one lease more.
+    /// Returns the capacity of one lease.
     #[inline]
     pub(super) fn return_capacity(&mut self) {
         self.state.reserved += 1;
@@ -337,7 +343,7 @@ impl<'a> LockedShard<'a> {
     }
 }
 
-/// Forgets a key with no lease and nobody who waits.
+/// Drops a key without leases and waiters.
 #[inline]
 fn drop_if_unused(entry: OccupiedEntry<'_, Fingerprint, KeyLeases>, expirations: &mut Expirations) {
     let known = entry.get();
@@ -349,7 +355,7 @@ fn drop_if_unused(entry: OccupiedEntry<'_, Fingerprint, KeyLeases>, expirations:
     }
 }
 
-/// How a key stands that may not be known.
+/// Decides for a key that may be unknown.
 pub(super) fn peek(limit: Concurrency, known: Option<&mut KeyLeases>, now: Time, cost: u32) -> Decision {
     match known {
         Some(known) => limit.peek(&mut known.leases, now, cost),

@@ -1,4 +1,4 @@
-//! Those who wait for a lease: what is done to lines under their shard's lock.
+//! What happens to a shard's wait queues under its lock.
 
 use super::locked_shard::{LockedShard, peek};
 use super::scope::ScopedLimit;
@@ -13,7 +13,8 @@ use sluicegate_core::{Decision, Time};
 use std::task::Waker;
 
 impl LockedShard<'_> {
-    /// A lease, a place in line, or why neither. `None` if the semaphore holds as many leases as it may.
+    /// Grants a lease, or enqueues or denies the call. `None` if the semaphore holds its maximum of
+    /// leases.
     pub(super) fn join(&mut self, request: &LeaseRequest, waker: &mut Option<Waker>) -> Option<Joined> {
         let LeaseRequest { key, cost, until, priority, .. } = *request;
         let now = self.clock_now();
@@ -44,7 +45,8 @@ impl LockedShard<'_> {
             self.common.waiting.fetch_sub(1, Ordering::Relaxed);
             return Some(self.deny_join(Denial::QueueFull, key, cost));
         }
-        // Whoever waits has room for its lease, so that it is not refused when its turn has come.
+        // A waiter reserves the capacity for its lease, so that it is not denied once permits are
+        // free.
         self.state.reserved -= 1;
         let ShardState { keys, waiters, due, .. } = &mut *self.state;
         let known = keys.entry(key).or_insert_with(|| KeyLeases::new(self.caller));
@@ -53,7 +55,7 @@ impl LockedShard<'_> {
         let position = (priority, queue.next);
         queue.next += 1;
         queue.cost += u64::from(cost);
-        // Nobody needs waking yet: its turn may come right here.
+        // No real waker yet: the lease may be granted right here.
         let waiter = waiters.insert(WaiterState::Waiting {
             request: *request,
             position,
@@ -77,7 +79,7 @@ impl LockedShard<'_> {
 
     pub(super) fn poll(&mut self, waiter: u32, waker: Waker) -> Option<Outcome> {
         if matches!(self.state.waiters.get(waiter), Some(WaiterState::Waiting { .. })) {
-            // Whoever looks helps itself, should the clock not have rung.
+            // The polling task processes due events itself, in case the clock has not rung.
             self.process_due();
         }
         let outcome = self.take_outcome(waiter);
@@ -100,7 +102,7 @@ impl LockedShard<'_> {
         }
     }
 
-    /// The alarm for a time rings.
+    /// Handles the alarm for a time.
     pub(super) fn ring(&mut self, at: Time) {
         self.state.alarms.disarm(at);
         if self.clock_now() < at {
@@ -109,8 +111,9 @@ impl LockedShard<'_> {
         self.process_due();
     }
 
-    /// The clock was set back, or has rung too early: those who would come only later have come now, so that they wait as long again and
-    /// not until the clock shows that time once more.
+    /// The clock was set back, or has rung early: waiters that joined after the current time
+    /// restart their waits now. They wait as long again, not until the clock shows their old
+    /// deadlines.
     fn restart_deadlines(&mut self) {
         let now = self.clock_now();
         let ShardState { waiters, due, .. } = &mut *self.state;
@@ -127,7 +130,8 @@ impl LockedShard<'_> {
         }
     }
 
-    /// Something about a key has changed: whoever waits there may have its turn, or nobody is left.
+    /// Grants leases to a key's waiters after the key has changed, or drops the key if it is
+    /// unused.
     pub(super) fn advance_queue(&mut self, key: Fingerprint) {
         if self.state.keys.get(&key).is_some_and(KeyLeases::has_waiters) {
             self.grant_waiters(key, self.now());
@@ -135,7 +139,7 @@ impl LockedShard<'_> {
         self.drop_if_unused(key);
     }
 
-    /// What the clock has rung for, or should have.
+    /// Processes the events that the clock has rung for, or should have.
     fn process_due(&mut self) {
         if self.state.due.is_empty() {
             return;
@@ -162,7 +166,8 @@ impl LockedShard<'_> {
         }
     }
 
-    /// Gives leases to those at the head of a line for whom there is room, and plans when the next one's turn comes.
+    /// Grants leases to the waiters at the head of a queue while enough permits are free, and plans
+    /// when the next one is due.
     fn grant_waiters(&mut self, key: Fingerprint, now: Time) {
         self.clear_due(key);
         self.drain(key, now);
@@ -189,7 +194,7 @@ impl LockedShard<'_> {
                 self.deny_waiter(waiter, Denial::Never, now);
                 continue;
             }
-            // If nobody knows, the line goes on when one is returned.
+            // If that is unknown, the queue advances when a lease is released.
             if let Some(due_at) = limit.recheck_at(&known.leases, cost)
                 && let Some(queue) = &mut known.queue
             {
@@ -200,8 +205,8 @@ impl LockedShard<'_> {
         }
     }
 
-    /// Other numbers hold for a key under which somebody waits: those are refused for whom no wait helps any more, wherever in line they are,
-    /// and the others go on.
+    /// Applies a new limit to the waiters of a key: those that can never be admitted under it are
+    /// denied, wherever they are in the queue, and the others continue.
     pub(super) fn apply_new_limit(&mut self, key: Fingerprint) {
         let (count, now) = (self.limit_of(key).count(), self.now());
         let queue = self.state.keys.get(&key).and_then(|known| known.queue.as_ref());
@@ -214,19 +219,19 @@ impl LockedShard<'_> {
         self.advance_queue(key);
     }
 
-    /// Gives a lease to somebody who waits.
+    /// Grants a lease to a waiter.
     fn grant_to(&mut self, waiter: u32, key: Fingerprint, cost: u32, now: Time) {
         let Some(WaiterState::Waiting { request, position, .. }) = self.state.waiters.get(waiter) else {
             return;
         };
         let (request, position) = (*request, *position);
         self.dequeue(waiter, &request, position);
-        // There is room: whoever waits has kept it.
+        // The waiter has reserved the capacity.
         let (decision, granted) = self.state.grant(key, cost, now, None);
         self.resolve(waiter, Outcome::Allowed { decision, granted, at: now });
     }
 
-    /// Tells somebody who waits that it is of no use any more. Whose line it was.
+    /// Denies a waiter. Returns its key.
     fn deny_waiter(&mut self, waiter: u32, denial: Denial, now: Time) -> Option<Fingerprint> {
         let Some(WaiterState::Waiting { request, position, .. }) = self.state.waiters.get(waiter) else {
             return None;
@@ -247,7 +252,7 @@ impl LockedShard<'_> {
         Some(request.key)
     }
 
-    /// Takes somebody out of its line; the line is dropped with the last.
+    /// Removes a waiter from its queue; the queue is dropped with the last one.
     fn dequeue(&mut self, waiter: u32, request: &LeaseRequest, position: (Priority, u64)) {
         let ShardState { keys, due, .. } = &mut *self.state;
         if let Some(until) = request.until {
@@ -257,7 +262,7 @@ impl LockedShard<'_> {
         let Some(queue) = &mut known.queue else { return };
         if queue.waiting.remove(&position).is_some() {
             queue.cost -= u64::from(request.cost);
-            // (Not by `tell`: the line is borrowed from the same.)
+            // (Not through `KeyLeases::count`: the queue is borrowed from the same key.)
             if let Some(scoped) = &known.scoped {
                 scoped.waiter_removed();
             }
@@ -279,7 +284,7 @@ impl LockedShard<'_> {
         }
     }
 
-    /// What has come of a seat, which is then given up.
+    /// The outcome of a waiter, which is then removed.
     fn take_outcome(&mut self, waiter: u32) -> Option<Outcome> {
         if !matches!(self.state.waiters.get(waiter), Some(WaiterState::Done(_))) {
             return None;
@@ -290,7 +295,7 @@ impl LockedShard<'_> {
         }
     }
 
-    /// Whoever waits there is to be woken by this one from now on. The waker that was there.
+    /// Sets the waker of a waiter. Returns the one to drop.
     fn replace_waker(&mut self, waiter: u32, new: Waker) -> Waker {
         match self.state.waiters.get_mut(waiter) {
             Some(WaiterState::Waiting { waker, .. }) => std::mem::replace(waker, new),
@@ -313,7 +318,7 @@ impl LockedShard<'_> {
     }
 }
 
-/// The answer to somebody who is refused though there may be room: not at once.
+/// A denial even if permits are free: with the shortest wait.
 fn denial_of(decision: Decision) -> Decision {
     if decision.allowed() { decision.denied_for(TICK) } else { decision }
 }

@@ -1,14 +1,15 @@
-//! Semaphores that share one room: bounded once, for all of them.
+//! Semaphores that share one pool of leases, with one bound for all of them.
 //!
 //! ```text
 //! scope "exports"  ──▶ concurrency 10 ttl=30s ──┐
-//!                  ──▶ concurrency 50 ttl=30s ──┼──▶ leases of (scope, key), in one room
-//! scope "imports"  ──▶ concurrency 5 ttl=1min   ──┘
+//!                  ──▶ concurrency 50 ttl=30s ──┼──▶ leases of (scope, key), in one pool
+//! scope "imports"  ──▶ concurrency 5 ttl=1min ──┘
 //! ```
 //!
-//! A lease belongs to (scope, key), whichever semaphore of the scope it was taken from. The numbers of the one that was last
-//! asked about a key hold for those who wait there, and it is counted with that one's: keys of one scope may have numbers of their own, so
-//! that a new semaphore says nothing of any key until it is asked about it.
+//! A lease belongs to (scope, key), whichever semaphore of the scope granted it. Waiters and
+//! holders of a key follow the limit of the semaphore that last used the key, and are counted for
+//! its scope. Keys of one scope may have different limits, so a new semaphore affects a key only
+//! once it is used for it.
 
 use super::stats::SemaphoreStats;
 use super::{Semaphore, builder};
@@ -23,42 +24,43 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The limit of the room itself, under which nobody asks. Its ttl says that time matters.
+/// The limit of the pool itself, which grants no leases. Its `ttl` makes the shards read the clock.
 const POOL_LIMIT: &str = "concurrency 1 ttl=1s";
 
-/// Room for the leases of many semaphores, bounded once for all of them.
+/// A pool for the leases of several semaphores, with one bound for all of them.
 ///
 /// ```
 /// use sluicegate::semaphore::LeasePool;
 ///
-/// let room = LeasePool::builder().max_leases(10_000).build()?;
-/// let exports = room.scope("exports");
+/// let pool = LeasePool::builder().max_leases(10_000).build()?;
+/// let exports = pool.scope("exports");
 /// let few = exports.semaphore("concurrency 1 ttl=30s")?;
 /// let more = exports.semaphore("concurrency 3 ttl=30s")?;
-/// let lease = few.try_acquire("acme", 1).lease();
-/// assert!(lease.is_some() && !few.try_acquire("acme", 1).allowed());
-/// assert_eq!(more.peek("acme", 1).remaining(), 2); // the same scope and key: the same leases
-/// assert_eq!(room.scope("imports").semaphore("concurrency 3 ttl=30s")?.peek("acme", 1).remaining(), 3);
+/// let lease = few.try_acquire("tenant:acme", 1).lease();
+/// assert!(lease.is_some() && !few.try_acquire("tenant:acme", 1).allowed());
+/// assert_eq!(more.peek("tenant:acme", 1).remaining(), 2); // shared leases
+/// let imports = pool.scope("imports").semaphore("concurrency 3 ttl=30s")?;
+/// assert_eq!(imports.peek("tenant:acme", 1).remaining(), 3);
 /// assert_eq!(exports.stats().leases, 1);
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// Clones are the same room.
+/// A clone is another handle to the same pool.
 #[derive(Clone)]
 pub struct LeasePool {
     pool: Semaphore,
-    /// What is counted of scopes that are in use.
+    /// The counts of the scopes in use.
     counts: Arc<Mutex<HashMap<[u64; 2], Weak<Counts>>>>,
 }
 
-/// Settings of a room. Made by [`LeasePool::builder`].
+/// Settings of a [`LeasePool`]. Created by [`LeasePool::builder`].
 #[derive(Debug)]
 #[must_use]
 pub struct LeasePoolBuilder {
     builder: builder::SemaphoreBuilder,
 }
 
-/// What leases belong to, together with a key. Made by [`LeasePool::scope`].
+/// What leases belong to, together with a key. Created by [`LeasePool::scope`].
 #[derive(Clone)]
 pub struct LeaseScope {
     pool: Semaphore,
@@ -66,7 +68,7 @@ pub struct LeaseScope {
     counts: Arc<Counts>,
 }
 
-/// What is counted of a scope.
+/// The counts of a scope.
 #[derive(Default)]
 struct Counts {
     leases: AtomicUsize,
@@ -74,7 +76,7 @@ struct Counts {
     expired: AtomicU64,
 }
 
-/// The numbers that a key was last asked about by, and whose key it is.
+/// A limit, and the scope of the keys that it applies to.
 pub(super) struct ScopedLimit {
     pub(super) limit: Concurrency,
     name: Fingerprint,
@@ -82,18 +84,18 @@ pub(super) struct ScopedLimit {
 }
 
 impl LeasePool {
-    /// A room with settings of your own.
+    /// A builder for a pool.
     pub fn builder() -> LeasePoolBuilder {
         LeasePoolBuilder { builder: Semaphore::builder(POOL_LIMIT) }
     }
 
-    /// What leases of this name belong to. Scopes of one name are the same.
+    /// The scope of this name. Scopes of one name are the same.
     pub fn scope(&self, name: impl Key) -> LeaseScope {
         let name = self.pool.fingerprint(name);
         let mut known = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let id = [name.high, name.low];
         let counts = known.get(&id).and_then(Weak::upgrade).unwrap_or_else(|| {
-            // Whatever is not in use any more is forgotten before there is another one.
+            // Unused scopes are dropped before another is added.
             known.retain(|_, counts| counts.strong_count() > 0);
             let counts = Arc::<Counts>::default();
             known.insert(id, Arc::downgrade(&counts));
@@ -102,73 +104,74 @@ impl LeasePool {
         LeaseScope { pool: self.pool.clone(), name, counts }
     }
 
-    /// What all its semaphores have decided, and what it holds.
+    /// What all its semaphores have decided and hold.
     pub fn stats(&self) -> SemaphoreStats {
         self.pool.stats()
     }
 
-    /// Clears away leases that have lapsed under keys that nobody asks about any more, those of some thousands of keys at once. That
-    /// happens by itself when there is no room for another; this is for who counts them by [`LeaseScope::stats`].
+    /// Removes expired leases under keys that no call uses any more, some thousands at a time. That
+    /// also happens when the pool is full; call this before reading [`LeaseScope::stats`].
     pub fn clear_expired(&self, now: Time) {
         self.pool.inner.shards.iter().for_each(|shard| shard.clear_expired(now));
     }
 }
 
 impl LeasePoolBuilder {
-    /// The most leases that are held at once, as [`SemaphoreBuilder::max_leases`](builder::SemaphoreBuilder::max_leases):
-    /// [`crate::MAX_LEASES_DEFAULT`] unless said.
+    /// The maximum number of leases held at once, as
+    /// [`SemaphoreBuilder::max_leases`](builder::SemaphoreBuilder::max_leases).
     pub fn max_leases(mut self, max_leases: usize) -> LeasePoolBuilder {
         self.builder = self.builder.max_leases(max_leases);
         self
     }
 
-    /// The most callers that may wait in line under one key.
+    /// The maximum number of waiters per key.
     pub fn max_queue(mut self, max_queue: usize) -> LeasePoolBuilder {
         self.builder = self.builder.max_queue(max_queue);
         self
     }
 
-    /// The most callers that may wait in line under all keys.
+    /// The maximum number of waiters under all keys.
     pub fn max_waiters(mut self, max_waiters: usize) -> LeasePoolBuilder {
         self.builder = self.builder.max_waiters(max_waiters);
         self
     }
 
-    /// A clock of your own. For tests: [`crate::clock::ManualClock`].
+    /// The clock. For tests: [`crate::clock::ManualClock`].
     pub fn clock(mut self, clock: impl Clock + 'static) -> LeasePoolBuilder {
         self.builder = self.builder.clock(clock);
         self
     }
 
-    /// Makes the room.
+    /// Builds the pool.
     ///
     /// # Errors
-    /// When a number is out of bounds.
+    /// If a setting is out of bounds.
     pub fn build(self) -> Result<LeasePool, BuildError> {
         Ok(LeasePool { pool: self.builder.build()?, counts: Arc::default() })
     }
 }
 
 impl LeaseScope {
-    /// A semaphore of a limit whose leases belong to this scope. Its [`stats`](Semaphore::stats) are the room's. Its numbers hold for those who
-    /// wait under a key as soon as it is asked about that key, by whichever verb; a [`peek`](Semaphore::peek) will do.
+    /// A semaphore whose leases belong to this scope. Its [`stats`](Semaphore::stats) are the
+    /// pool's. Its limit applies to the waiters of a key as soon as any of its methods is called
+    /// with that key; a [`peek`](Semaphore::peek) suffices.
     ///
     /// # Errors
-    /// When the text is not one limit of `concurrency`.
+    /// If the text is not one `concurrency` limit.
     pub fn semaphore(&self, limit: impl IntoLimits) -> Result<Semaphore, BuildError> {
         let (limit, concurrency) = builder::single(limit.into_limits())?;
         let scoped = ScopedLimit { limit: concurrency, name: self.name, counts: Arc::clone(&self.counts) };
         Ok(self.pool.in_scope(Arc::new(scoped), limit))
     }
 
-    /// Another scope, whose leases are counted with those of this one.
-    #[must_use = "the scope itself stays as it is"]
+    /// Another scope whose leases are counted with those of this one.
+    #[must_use = "this scope is unchanged"]
     pub fn counting(&self, name: impl Key) -> LeaseScope {
         let name = self.pool.fingerprint(name);
         LeaseScope { pool: self.pool.clone(), name, counts: Arc::clone(&self.counts) }
     }
 
-    /// The leases that are out, those that have lapsed and those who wait. Decisions are counted for the room alone.
+    /// Its held leases, expired leases and waiters. Decisions are counted for the whole pool only.
     pub fn stats(&self) -> SemaphoreStats {
         let Counts { leases, waiting, expired } = &*self.counts;
         SemaphoreStats {
@@ -181,12 +184,13 @@ impl LeaseScope {
 }
 
 impl ScopedLimit {
-    /// Whose keys they are.
+    /// The scope.
     pub(super) fn name(&self) -> Fingerprint {
         self.name
     }
 
-    /// A key with so many leases and so many who wait is of this one from now on, and no longer of the other.
+    /// Counts a key with these leases and waiters for this scope from now on, and no longer for the
+    /// other.
     pub(super) fn takes_over(&self, other: Option<&ScopedLimit>, leases: usize, waiting: usize) {
         if let Some(other) = other {
             if Arc::ptr_eq(&other.counts, &self.counts) {

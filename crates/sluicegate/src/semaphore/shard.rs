@@ -1,14 +1,16 @@
-//! A part of a semaphore's keys: their lock, and what is done when it has been given back.
+//! A shard of a semaphore's keys: its lock, and the effects that run after the lock is released.
 //!
 //! ```text
-//! acquire ──▶ nobody waits and there is room: a lease at once
-//!         ──▶ else a place in the key's line, and a seat for what comes of it
-//! release, lapse, reset, change ──▶ the key's line goes on: each head that fits now gets its lease and is woken
-//! ring    ──▶ leases that have lapsed under keys where somebody waits, and waits that have become too long
+//! acquire ──▶ no call waits and enough permits are free: a lease immediately
+//!         ──▶ otherwise enqueued under its key
+//! release, expiry, reset, change ──▶ each head of the key's queue that fits is granted and woken
+//! ring    ──▶ expired leases of keys with waiters, and waits that have reached their deadlines
 //! ```
 //!
-//! `desk.rs` and `line.rs` are what is done under the lock. No waker, observer or other code of the caller runs there, and whatever was given
-//! has its owner before any does: should it panic, the owner is dropped and gives it back.
+//! The lock protects a [`ShardState`]: the leases and waiters of the shard's keys.
+//! `locked_shard.rs` and `queue.rs` are what happens under it. No waker, observer or other user
+//! code runs there: those are collected in a [`Deferred`]. A granted lease has its owner before any
+//! of them runs; if one panics, the owner is dropped and releases the lease.
 
 use super::capacity::Capacity;
 use super::grant::Grant;
@@ -38,10 +40,11 @@ fn refused(denial: Denial, decision: Decision, waited: Span) -> Grant {
     Grant::new(Acquired::denied(denial, decision, waited), None)
 }
 
-/// One tick: the least wait there is to tell.
+/// One tick: the shortest wait that can be reported.
 pub(super) const TICK: Span = Span::from_micros(1);
 
-/// When there is no room for a lease it is made, and another may be faster; so often is it tried.
+/// How often a call reclaims capacity before it is denied: other calls may take what it has
+/// reclaimed.
 const RECLAIM_TRIES: usize = 3;
 
 pub(super) struct Shard {
@@ -50,7 +53,7 @@ pub(super) struct Shard {
     number: u32,
 }
 
-/// Which of several semaphores asks that share a room; none if there is only one.
+/// The semaphore that makes a call, if several share a pool.
 pub(super) type Caller<'a> = Option<&'a Arc<ScopedLimit>>;
 
 /// What all shards of a semaphore share.
@@ -58,15 +61,15 @@ pub(super) struct Common {
     pub(super) clock: AnyClock,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) capacity: Capacity,
-    /// How many wait, in all lines.
+    /// The number of waiters in all queues.
     pub(super) waiting: AtomicUsize,
     pub(super) bounds: QueueBounds,
     pub(super) seal: Seal,
-    /// All shards, for whoever has to make room. They are made after this.
+    /// All shards, for reclaiming capacity. Set after they are created.
     pub(super) shards: OnceLock<Box<[Weak<Shard>]>>,
 }
 
-/// Who asks for a lease, and waits if need be.
+/// A call that may have to wait for its lease.
 #[derive(Clone, Copy)]
 pub(super) struct LeaseRequest {
     pub(super) key: Fingerprint,
@@ -76,17 +79,17 @@ pub(super) struct LeaseRequest {
     pub(super) priority: Priority,
 }
 
-/// A lease that was given.
+/// A lease that was granted.
 #[derive(Clone, Copy)]
 pub(super) struct Granted {
     pub(super) lease: LeaseRef,
     pub(super) until: Option<Time>,
 }
 
-/// What has come of asking.
+/// The outcome of a call.
 #[derive(Clone, Copy)]
 pub(super) enum Outcome {
-    /// Without a lease if it cost nothing.
+    /// Without a lease if the call cost nothing.
     Allowed {
         decision: Decision,
         granted: Option<Granted>,
@@ -104,23 +107,23 @@ pub(super) enum Joined {
     Enqueued(u32),
 }
 
-/// What came of asking without waiting.
+/// The result of a call that does not wait.
 pub(super) enum Attempt {
     Allowed(Decision, Option<Granted>),
-    /// There is no room under the key, or others wait before it.
+    /// Too few permits are free, or other calls wait for them.
     Denied,
-    /// The semaphore holds as many leases as it may.
+    /// The semaphore holds its maximum of leases.
     Full,
 }
 
-/// What is done when the lock has been given back.
+/// The effects that run after the lock is released.
 #[derive(Default)]
 #[must_use = "waiters are woken by `Shard::run_deferred`"]
 pub(super) struct Deferred {
     pub(super) wake: Vec<Waker>,
-    /// A waker is its maker's, and so is what dropping it does.
+    /// A waker to drop: dropping it runs foreign code.
     pub(super) drop: Option<Waker>,
-    /// The costs of leases that have lapsed, if somebody wants to know.
+    /// The costs of expired leases, if there is an observer.
     pub(super) expired: Vec<u32>,
     pub(super) ring_at: Option<Time>,
 }
@@ -142,7 +145,7 @@ impl Shard {
         self.common.clock.now()
     }
 
-    /// A lease now, or why not.
+    /// Acquires a lease now, or denies it.
     #[inline]
     pub(super) fn try_acquire(
         self: &Arc<Shard>,
@@ -159,7 +162,7 @@ impl Shard {
         grant
     }
 
-    /// A lease now if there is one; else nothing has happened.
+    /// Acquires a lease if that is possible now; otherwise nothing has happened.
     #[inline]
     pub(super) fn at_once(
         self: &Arc<Shard>,
@@ -175,7 +178,7 @@ impl Shard {
         Some(grant)
     }
 
-    /// A lease, or the denial; `None` if the semaphore holds as many as it may.
+    /// A lease or a denial; `None` if the semaphore holds its maximum of leases.
     #[inline]
     fn take(
         self: &Arc<Shard>,
@@ -193,7 +196,8 @@ impl Shard {
         })
     }
 
-    /// Takes a lease, or a place in line: there the waker is taken too. Whoever asked notes what came of it, then does [`Shard::then`].
+    /// Grants a lease, or enqueues the call with its waker, or denies it. The caller stores the
+    /// result, then calls [`Shard::run_deferred`].
     pub(super) fn join(
         self: &Arc<Shard>,
         caller: Caller<'_>,
@@ -219,17 +223,17 @@ impl Shard {
         (Joined::Done(Outcome::Denied { denial: Denial::NoRoom, decision, at: now }), None)
     }
 
-    /// What has come of a seat, which is then given up. `None` if nothing has yet: its caller will be woken. Whoever looks notes what came of
-    /// it, then does [`Shard::then`].
+    /// The outcome of a waiter, which is then removed. `None` if there is none yet: the waiter will
+    /// be woken. The caller stores the outcome, then calls [`Shard::run_deferred`].
     pub(super) fn poll(self: &Arc<Shard>, waiter: u32, waker: &Waker) -> (Option<Outcome>, Option<Deferred>) {
-        // Cloned here, as cloning is the business of whoever made it.
+        // Cloned before the lock is taken, because cloning runs foreign code.
         let waker = waker.clone();
         let mut locked = self.lock(None, None);
         let outcome = locked.poll(waiter, waker);
         (outcome, locked.unlock())
     }
 
-    /// A caller has lost interest: what it held goes to the next.
+    /// Removes a waiter whose caller has gone. Whatever it was granted goes to the next one.
     #[cold]
     pub(super) fn leave(self: &Arc<Shard>, waiter: u32) {
         self.with_lock(None, None, |locked| locked.leave(waiter));
@@ -240,8 +244,8 @@ impl Shard {
         self.with_lock(None, None, |locked| locked.release(lease))
     }
 
-    /// Releases a lease by id. Like every operation on a key it first drops expired leases, and applies the caller's
-    /// limit to queued waiters.
+    /// Releases a lease by id. Like every operation on a key, it first removes expired leases and
+    /// applies the caller's limit to waiters.
     pub(super) fn release_by_id(
         self: &Arc<Shard>,
         caller: Caller<'_>,
@@ -255,7 +259,7 @@ impl Shard {
         })
     }
 
-    /// The same to renew it. Whether it is live.
+    /// Renews a lease by id. Returns `true` if it is live.
     pub(super) fn renew_by_id(
         self: &Arc<Shard>,
         caller: Caller<'_>,
@@ -269,7 +273,7 @@ impl Shard {
         })
     }
 
-    /// How it is held from now on. `None` if it is not live any more.
+    /// Extends a lease by a full TTL. `None` if it is not live any more.
     pub(super) fn renew(self: &Arc<Shard>, lease: LeaseRef) -> Option<LeaseHandle> {
         self.with_lock(None, None, |locked| locked.renew(lease))
     }
@@ -288,7 +292,7 @@ impl Shard {
         self.with_lock(caller, None, |locked| locked.reset(key));
     }
 
-    /// Changes the numbers. The caller does [`Shard::then`] when it holds no lock of its own.
+    /// Changes the limit. The caller runs [`Shard::run_deferred`] when it holds no lock of its own.
     pub(super) fn change(self: &Arc<Shard>, limit: Concurrency) -> Option<Deferred> {
         let mut locked = self.lock(None, None);
         locked.change(limit);
@@ -299,7 +303,7 @@ impl Shard {
         self.state.lock().add_to(stats);
     }
 
-    /// What somebody who asked is told.
+    /// The grant for an outcome.
     pub(super) fn grant(self: &Arc<Shard>, outcome: Outcome, since: Time) -> Grant {
         match outcome {
             Outcome::Allowed { decision, granted, at } => self.new_grant(decision, at.since(since), granted),
@@ -318,7 +322,7 @@ impl Shard {
         LockedShard::new(self.state.lock(), &self.common, now, caller)
     }
 
-    /// Acts under the lock for one of several semaphores, then wakes, tells and sets the clock.
+    /// Runs an operation under the lock, then its deferred effects.
     #[inline]
     fn with_lock<R>(
         self: &Arc<Shard>,
@@ -332,7 +336,7 @@ impl Shard {
         result
     }
 
-    /// What is left to do when the lock has been given back.
+    /// Runs the effects that were deferred until the lock is released.
     #[inline]
     pub(super) fn run_deferred(self: &Arc<Shard>, deferred: Option<Deferred>) {
         if deferred.is_some() {
@@ -342,7 +346,7 @@ impl Shard {
         }
     }
 
-    /// The same together with what other shards have to do.
+    /// Runs deferred effects together with those of other shards.
     #[cold]
     pub(super) fn run_deferred_in(self: &Arc<Shard>, deferred: Option<Deferred>, callbacks: &mut Callbacks) {
         let Some(Deferred { wake, drop, expired, ring_at }) = deferred else { return };
@@ -361,7 +365,7 @@ impl Shard {
         callbacks.run(|| std::mem::drop(drop));
     }
 
-    /// Tells the observer of an answer. What was given has its owner by then.
+    /// Reports an answer to the observer. A granted lease has its owner by then.
     #[inline]
     pub(super) fn observe(&self, grant: &Grant) {
         if let Some(observer) = &self.common.observer {
@@ -369,7 +373,7 @@ impl Shard {
         }
     }
 
-    /// Makes room for a lease and tries again; refused if there is none.
+    /// Reclaims capacity and tries again; denies the call if there is none.
     #[cold]
     fn reclaim_and_retry(
         self: &Arc<Shard>,
@@ -390,10 +394,10 @@ impl Shard {
         refused(Denial::NoRoom, self.full_denial(caller, wait), Span::ZERO)
     }
 
-    /// Finds room for a lease: what other shards keep and do not use, and what has lapsed and nobody has seen since.
+    /// Reclaims capacity for a lease: the unused reserves of other shards, and expired leases.
     ///
     /// # Errors
-    /// When there is none: how long until the next lease lapses, as far as is known.
+    /// If there is none: how long until the next lease expires, as far as is known.
     #[cold]
     fn reclaim(&self, now: Time) -> Result<(), Span> {
         let mut soonest: Option<Time> = None;
@@ -406,14 +410,14 @@ impl Shard {
         Err(soonest.map_or(UNKNOWN, |next| next.since(now).max(TICK)))
     }
 
-    /// Clears away some of what has lapsed here and nobody has seen since.
+    /// Removes some expired leases under keys that no call uses any more.
     #[cold]
     pub(super) fn clear_expired(self: &Arc<Shard>, now: Time) {
-        // Whether there is room is of no interest.
+        // Whether capacity was reclaimed does not matter here.
         let _ = self.with_lock(None, Some(now), reclaim);
     }
 
-    /// The answer when the semaphore holds as many leases as it may.
+    /// Counts and returns the denial when the semaphore holds its maximum of leases.
     #[cold]
     fn full_denial(&self, caller: Caller<'_>, wait: Span) -> Decision {
         let mut state = self.state.lock();
@@ -431,7 +435,8 @@ impl AlarmHandler for Shard {
         self.with_lock(None, None, |locked| locked.ring(at));
     }
 
-    /// Whoever waits looks again, and so sets another alarm. Not here: in a runtime that ends that would be lost as well.
+    /// Wakes all waiters: each polls again, and so sets another alarm. It is not set here, because
+    /// in a runtime that shuts down it would be lost again.
     fn lost(self: Arc<Self>, at: Time) {
         let wakers = self.state.lock().alarm_is_lost(at);
         wake_all(wakers);

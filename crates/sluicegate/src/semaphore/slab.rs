@@ -1,11 +1,11 @@
-//! Numbered places for things that come and go: putting in, finding and taking out take one step each.
+//! A slab: values under small indices. Insertion, lookup and removal take constant time.
 
-/// After a rush so many empty places are kept.
+/// After a rush, at most this many free entries are kept.
 const KEPT_FREE_MAX: usize = 1_024;
 
 pub(super) struct Slab<T> {
     entries: Vec<Entry<T>>,
-    /// The last one that became free; each free one names the next.
+    /// The entry that was freed last; each free entry names the next.
     free: Option<u32>,
     len: usize,
 }
@@ -26,10 +26,10 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// The number that the next one will have.
+    /// The index of the next value.
     #[inline]
     pub(super) fn next(&self) -> u32 {
-        // Never cut: whoever fills it is bounded far below 2^32.
+        // Never truncated: everything stored in a slab is bounded far below 2^32.
         self.free.unwrap_or_else(|| u32::try_from(self.entries.len()).unwrap_or(u32::MAX))
     }
 
@@ -80,7 +80,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// All that are there, with their indices.
+    /// All values with their indices.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         (0..).zip(&mut self.entries).filter_map(|(index, entry)| match entry {
             Entry::Used(value) => Some((index, value)),

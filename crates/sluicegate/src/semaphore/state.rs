@@ -1,4 +1,4 @@
-//! What a shard knows of its keys: their leases, and those who wait for them.
+//! What a shard's lock protects: the leases and waiters of its keys.
 
 use super::lease::LeaseRef;
 use super::scope::ScopedLimit;
@@ -15,15 +15,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
 
-/// Keys by a moment before which none of their leases lapses.
+/// Keys by a time before which none of their leases expires.
 pub(super) type Expirations = AppendMostlyMap<(Time, Fingerprint), ()>;
 
-/// What the lock guards.
+/// What the lock protects.
 pub(super) struct ShardState {
     pub(super) limit: Concurrency,
-    /// Whether several semaphores share the room: then keys know by whose numbers they are judged.
+    /// Whether several semaphores share the pool: then each key knows its limit.
     pub(super) is_shared: bool,
-    /// Those with a lease or somebody who waits.
+    /// The keys with leases or waiters.
     pub(super) keys: HashMap<Fingerprint, KeyLeases, ByFingerprint>,
     pub(super) leases: Slab<LeaseEntry>,
     pub(super) waiters: Slab<WaiterState>,
@@ -32,7 +32,7 @@ pub(super) struct ShardState {
     /// What the clock has to ring for.
     pub(super) due: AppendMostlyMap<(Time, Due), ()>,
     pub(super) alarms: Alarms,
-    /// Room for leases that was taken from all shards' and is not used.
+    /// Capacity that this shard has reserved from the semaphore's and not used yet.
     pub(super) reserved: usize,
     pub(super) counts: Counts,
 }
@@ -46,30 +46,30 @@ pub(super) struct Counts {
     pub(super) expired: u64,
 }
 
-/// What is known of a key.
+/// The leases and waiters of a key.
 #[derive(Default)]
 pub(super) struct KeyLeases {
     pub(super) leases: Leases<u32>,
-    /// Where it is in `lapses`.
+    /// Its time in `expirations`.
     pub(super) listed: Option<Time>,
     pub(super) queue: Option<Box<Queue>>,
-    /// Where several semaphores share a room: by which one it was last asked about.
+    /// If several semaphores share a pool: the limit of the one that last used the key.
     pub(super) scoped: Option<Arc<ScopedLimit>>,
 }
 
-/// Those who wait under a key. There is one only while somebody does.
+/// The wait queue of a key. It exists only while calls wait.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// By priority, then by arrival: the seat and the cost.
+    /// By priority, then by arrival: the waiter and its cost.
     pub(super) waiting: AppendMostlyMap<(Priority, u64), (u32, u32)>,
     pub(super) next: u64,
-    /// What all of them cost.
+    /// The total cost of the waiters.
     pub(super) cost: u64,
-    /// When the head's turn comes if nothing is returned. It is then in `due`.
+    /// When the head is due if no lease is released; then it is also in `due`.
     pub(super) due_at: Option<Time>,
 }
 
-/// A lease that is out.
+/// A held lease.
 #[derive(Clone, Copy)]
 pub(super) struct LeaseEntry {
     pub(super) key: Fingerprint,
@@ -77,18 +77,19 @@ pub(super) struct LeaseEntry {
     pub(super) held: LeaseHandle,
 }
 
-/// Somebody who waits, and what came of it.
+/// A waiter, and its outcome.
 pub(super) enum WaiterState {
     Waiting { request: LeaseRequest, position: (Priority, u64), waker: Waker },
     Done(Outcome),
 }
 
-/// What the clock rings for. Of one moment what lapses comes first: then it is of use to those whose time is up.
+/// What the clock rings for. At equal times expiry precedes deadlines, so that waiters at their
+/// deadline can still get the permits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Due {
-    /// The head of a key's line may have its turn.
+    /// The head of a key's queue may be granted its lease.
     Head(Fingerprint),
-    /// Somebody has waited for too long.
+    /// A waiter has reached its deadline.
     Deadline(u32),
 }
 impl ShardState {
@@ -127,19 +128,20 @@ impl ShardState {
         stats.keys += self.keys.len();
     }
 
-    /// Whether anything depends on what time it is.
+    /// Returns `true` if anything depends on the time.
     #[inline]
     pub(super) fn needs_time(&self) -> bool {
-        // Whoever waits is told for how long.
-        let anybody_waits = self.waiters.len() > 0;
-        anybody_waits || self.limit.ttl().is_some() || !self.expirations.is_empty() || !self.due.is_empty()
+        // A waiter's wait is reported.
+        let has_waiters = self.waiters.len() > 0;
+        has_waiters || self.limit.ttl().is_some() || !self.expirations.is_empty() || !self.due.is_empty()
     }
 
-    /// The alarm for a time will not ring. How to wake everybody who waits: they look again, and so set another.
+    /// The alarm for a time will not ring. Returns the wakers of all waiters, which poll again and
+    /// so set another.
     pub(super) fn alarm_is_lost(&mut self, at: Time) -> Vec<Waker> {
         self.alarms.disarm(at);
         let waiting = |(_, waiter)| match waiter {
-            // When it looks it says anew how to wake it.
+            // It registers its waker again when it polls.
             &mut WaiterState::Waiting { ref mut waker, .. } => {
                 Some(std::mem::replace(waker, Waker::noop().clone()))
             }
@@ -148,7 +150,7 @@ impl ShardState {
         self.waiters.iter_mut().filter_map(waiting).collect()
     }
 
-    /// A lease of a key, for which there is room.
+    /// Grants a lease of a key. The caller has checked that it fits.
     #[inline]
     pub(super) fn grant(
         &mut self,
@@ -162,7 +164,7 @@ impl ShardState {
         let limit = known.limit(*limit);
         let nonce = *next_nonce;
         *next_nonce += 1;
-        // The place is known before the lease is, and the lease before its name.
+        // The index is needed before the lease exists, and the lease before its reference.
         let index = leases.next();
         let (decision, held) = limit.acquire(&mut known.leases, now, cost, index);
         let Some(held) = held else { return (decision, None) };
@@ -176,19 +178,19 @@ impl ShardState {
 }
 
 impl KeyLeases {
-    /// A key that nothing is known of, and who asks about it.
+    /// A key that was unknown until this call.
     #[inline]
     pub(super) fn new(caller: Option<&Arc<ScopedLimit>>) -> KeyLeases {
         KeyLeases { scoped: caller.cloned(), ..KeyLeases::default() }
     }
 
-    /// The numbers that hold for it, if those of the semaphore are these.
+    /// The limit that applies to the key; `default` unless several semaphores share a pool.
     #[inline]
     pub(super) fn limit(&self, default: Concurrency) -> Concurrency {
         self.scoped.as_ref().map_or(default, |scoped| scoped.limit)
     }
 
-    /// Counts something of its scope, if it has one.
+    /// Counts an event for the key's scope, if it has one.
     #[inline]
     pub(super) fn count(&self, event: fn(&ScopedLimit)) {
         if let Some(scoped) = &self.scoped {
@@ -196,13 +198,13 @@ impl KeyLeases {
         }
     }
 
-    /// Whether somebody waits.
+    /// Returns `true` if calls wait for the key.
     #[inline]
     pub(super) fn has_waiters(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// A lease lapses at that moment.
+    /// Lists the key under the time at which a lease expires, if that is the earliest.
     #[inline]
     pub(super) fn list(&mut self, expirations: &mut Expirations, key: Fingerprint, held: LeaseHandle) {
         if let Some(until) = held.until()
@@ -215,7 +217,7 @@ impl KeyLeases {
         }
     }
 
-    /// Lists it anew: where it was is in the past.
+    /// Lists the key under the earliest expiry of its leases, instead of one that has passed.
     pub(super) fn relist(&mut self, expirations: &mut Expirations, key: Fingerprint) {
         if let Some(listed) = self.listed.take() {
             expirations.remove(&(listed, key));

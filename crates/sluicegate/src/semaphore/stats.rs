@@ -1,26 +1,26 @@
-//! What a semaphore has done, for metrics.
+//! Counts of a semaphore, for metrics.
 
-/// What a semaphore has decided since it was made, and what it holds.
+/// What a semaphore has decided since it was created, and what it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct SemaphoreStats {
-    /// Calls that were given a lease, or cost nothing.
+    /// Calls that were granted a lease or cost nothing.
     pub allowed: u64,
-    /// Calls that were denied or refused.
+    /// Calls that were denied.
     pub denied: u64,
-    /// Leases that were returned while they were live.
+    /// Leases that were released while they were live.
     pub released: u64,
-    /// How often a lease was renewed.
+    /// Renewals.
     pub renewed: u64,
-    /// Leases that lapsed before they were returned, each counted when it is noticed. If this grows, holders crash, or ttl is too short
-    /// for them.
+    /// Leases that expired before they were released, counted when that is noticed. If this grows,
+    /// holders crash, or `ttl` is too short.
     pub expired: u64,
-    /// Leases held now, those included that have lapsed and were not noticed yet.
+    /// Leases held, including expired ones that have not been noticed yet.
     pub leases: usize,
-    /// The most leases it can hold, together with those who wait for one.
+    /// The maximum number of leases, including those that waiters are waiting for.
     pub max_leases: usize,
-    /// Keys with a lease or somebody who waits.
+    /// Keys with leases or waiters.
     pub keys: usize,
-    /// Callers that wait in line now.
+    /// Waiters.
     pub waiting: usize,
 }

@@ -5,8 +5,8 @@
 //! 2. a recovered key in them: dropping it is unobservable
 //! 3. while the store holds fewer, a slot freed by moving up to two keys to their other buckets
 //! 4. a recovered key anywhere in the shard, if there can be one
-//! 5. of at least three keys around the new one, the one with the least debt as a share of its limit;
-//!    of equals, the one that recovers first (or none, if the store denies new keys when full)
+//! 5. of at least three keys around the new one, the one with the least debt, as a share of its
+//!    limit; of equals, the one that recovers first (or none, if the store denies new keys)
 //! ```
 //!
 //! So a flood of new keys, each with a little debt, evicts its own kind, and an offender at the
@@ -28,6 +28,7 @@ use std::mem;
 
 /// What a store that is full of keys that have not recovered does with a new key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
 pub enum OnFull {
     /// Evicts the key with the least debt among those around the new one. Use this if new callers
     /// must get in, and watch `evicted` in [`crate::StoreStats`].

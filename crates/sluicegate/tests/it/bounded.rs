@@ -1,4 +1,4 @@
-//! Memory that cannot run away, and who makes room.
+//! Bounded memory, and which keys make room.
 
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
@@ -12,7 +12,7 @@ fn limiter(limits: &str, max_keys: usize, on_full: OnFull) -> (Limiter, ManualCl
 }
 
 #[test]
-fn there_are_never_more_keys_than_max_keys() {
+fn the_store_never_exceeds_max_keys() {
     for max_keys in [1, 2, 15, 16, 17, 192, 193, 1_000, 5_000] {
         for limits in ["token-bucket 5/60s", "sliding-log 5/60s"] {
             let (limiter, _) = limiter(limits, max_keys, OnFull::Evict);
@@ -25,7 +25,8 @@ fn there_are_never_more_keys_than_max_keys() {
     }
 }
 
-/// Half a million keys into a store for as many: hardly one is lost because both its buckets were full.
+/// Half a million keys into a store for as many: hardly one is lost because both its buckets were
+/// full.
 #[test]
 fn max_keys_fit() {
     let keys = 500_000;
@@ -35,10 +36,10 @@ fn max_keys_fit() {
     assert!(stats.keys * 10_000 >= keys * 9_999, "{stats:?}");
 }
 
-/// In a store that gets full some keys go to their other bucket, and some move there later: none of them may be lost, or
-/// found with what another has used.
+/// As a store fills up some keys go to their secondary bucket, and some move there later: none may
+/// be lost, or found with the state of another.
 #[test]
-fn keys_that_move_keep_what_they_have_used() {
+fn moved_keys_keep_their_usage() {
     for limits in [
         vec!["fixed-window 1000/h"],
         vec!["token-bucket 1000/h"],
@@ -62,7 +63,7 @@ fn keys_that_move_keep_what_they_have_used() {
 }
 
 #[test]
-fn who_has_recovered_makes_room_first() {
+fn recovered_keys_make_room_first() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=5", 100, OnFull::Evict);
     (0..100).for_each(|key| assert!(limiter.check(key).allowed()));
     clock.advance(Duration::from_secs(1));
@@ -71,11 +72,11 @@ fn who_has_recovered_makes_room_first() {
     assert_eq!((stats.keys, stats.evicted), (100, 0));
 }
 
-/// Each new key owes a fifth; the offender owes everything, and stays.
+/// Each new key has a debt of a fifth; the offender's is the whole limit, so it stays.
 #[test]
-fn a_flood_of_new_keys_does_not_free_an_offender() {
+fn a_flood_of_new_keys_does_not_evict_an_offender() {
     for limits in ["token-bucket 5/60s", "fixed-window 5/h", "sliding-window 5/h", "sliding-log 5/h"] {
-        // However small it is.
+        // In stores of any size.
         for max_keys in [2, 3, 10, 50, 100, 200, 400, 1_000] {
             let (limiter, _) = limiter(limits, max_keys, OnFull::Evict);
             assert!(limiter.check_cost("offender", 5).allowed());
@@ -93,7 +94,7 @@ fn a_flood_of_new_keys_does_not_free_an_offender() {
 }
 
 #[test]
-fn under_several_limits_the_one_that_is_used_most_counts() {
+fn debt_is_that_of_the_most_used_limit() {
     let both = Limiter::builder(["fixed-window 1000/day", "fixed-window 4/h"]).max_keys(500);
     let both = both.clock(ManualClock::default()).build().unwrap();
     assert!(both.check_cost("offender", 4).allowed());
@@ -104,7 +105,7 @@ fn under_several_limits_the_one_that_is_used_most_counts() {
 }
 
 #[test]
-fn a_full_store_may_deny_new_keys_instead() {
+fn a_full_store_may_deny_new_keys() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=2", 10, OnFull::Deny);
     (0..10).for_each(|key| assert!(limiter.check(key).allowed()));
     let denied = limiter.check("new");
@@ -112,19 +113,19 @@ fn a_full_store_may_deny_new_keys_instead() {
     assert_eq!((denied.limit(), denied.remaining(), denied.denied_by()), (2, 0, None));
     assert_eq!((limiter.stats().no_room, limiter.stats().denied), (1, 1));
     assert_eq!(denied.retry_after(), Some(RetryAfter::After(Span::from_micros(1_000_000))));
-    assert!(!limiter.contains("new") && limiter.check(3).allowed(), "who is held goes on");
+    assert!(!limiter.contains("new") && limiter.check(3).allowed(), "stored keys continue");
     assert!(!limiter.take("new", 2).unwrap().0.allowed());
     assert!(!limiter.reserve("new", 1, Duration::ZERO).unwrap().allowed());
-    assert!(limiter.check_cost("new", 0).allowed(), "what costs nothing needs no room");
+    assert!(limiter.check_cost("new", 0).allowed(), "cost 0 needs no slot");
     assert_eq!(limiter.check_cost("new", 3).retry_after(), Some(RetryAfter::Never));
-    assert!(limiter.peek("new", 1).allowed(), "a peek does not look for room");
+    assert!(limiter.peek("new", 1).allowed(), "a peek needs no slot");
     clock.advance(Duration::from_secs(1));
     assert!(limiter.check("new").allowed());
     assert_eq!((limiter.stats().keys, limiter.stats().evicted), (10, 0));
 }
 
 #[test]
-fn what_was_reset_makes_room() {
+fn a_reset_makes_room() {
     let (limiter, _) = limiter("fixed-window 1/day", 3, OnFull::Deny);
     (0..3).for_each(|key| assert!(limiter.check(key).allowed()));
     limiter.reset(1);
@@ -134,9 +135,9 @@ fn what_was_reset_makes_room() {
     assert!(limiter.check(3).allowed() && !limiter.check(4).allowed());
 }
 
-/// Whoever is told to come back when there is room finds it, and not a microsecond sooner; under several limits too.
+/// A caller that obeys `retry_after` finds room, and not a microsecond earlier; under a list too.
 #[test]
-fn a_full_store_tells_truly_when_there_is_room() {
+fn a_full_store_reports_the_exact_wait() {
     for limits in [
         vec!["token-bucket 1/s burst=1000"],
         vec!["token-bucket 10/s burst=2", "fixed-window 1000/d"],
@@ -147,7 +148,7 @@ fn a_full_store_tells_truly_when_there_is_room() {
         let builder = Limiter::builder(limits.as_slice()).max_keys(192).on_full(OnFull::Deny);
         let limiter = builder.clock(clock.clone()).build().unwrap();
         for key in 0..192_u64 {
-            clock.advance(Duration::from_millis(u64::from(key % 7)));
+            clock.advance(Duration::from_millis(key % 7));
             assert!(limiter.check_cost(key, 1 + key % 2).allowed());
         }
         let Some(RetryAfter::After(wait)) = limiter.check("new").retry_after() else { panic!("{limits:?}") };
@@ -158,9 +159,10 @@ fn a_full_store_tells_truly_when_there_is_room() {
     }
 }
 
-/// A key whose two buckets are full gets the room of someone who has recovered anywhere near: its neighbours move.
+/// A key whose two buckets are full gets the room of a recovered key elsewhere in the shard: its
+/// neighbors move.
 #[test]
-fn whoever_recovers_makes_room_for_anyone() {
+fn a_recovered_key_makes_room_for_any_key() {
     for round in 0..50 {
         let (limiter, clock) = limiter("token-bucket 1/s burst=1000", 192, OnFull::Deny);
         assert!(limiter.check_cost("soon", 5).allowed());
@@ -172,9 +174,9 @@ fn whoever_recovers_makes_room_for_anyone() {
     }
 }
 
-/// What gives a stranger nothing takes nobody's room, whatever the limits are.
+/// A refund that returns nothing to an unseen key evicts no other, under any limits.
 #[test]
-fn a_refund_to_a_stranger_evicts_nobody() {
+fn a_refund_to_an_unseen_key_evicts_no_key() {
     for limits in [
         vec!["sliding-log 5/60s"],
         vec!["sliding-log 5/60s", "token-bucket 10/h"],
@@ -190,25 +192,25 @@ fn a_refund_to_a_stranger_evicts_nobody() {
     }
 }
 
-/// Who has recovered is judged by the limits that the key would meet: they may count what the old ones did not, or forget
-/// what they did.
+/// Whether a key has recovered is decided by the limits that would apply to it: they may count what
+/// the old ones did not, or the reverse.
 #[test]
-fn after_a_change_room_is_made_by_the_new_limits() {
+fn after_a_change_eviction_follows_the_new_limits() {
     let (limiter, clock) = limiter("sliding-log 5/1s", 1, OnFull::Deny);
     assert!(limiter.check_cost("a", 5).allowed());
     limiter.change("sliding-log 5/1h").unwrap();
     clock.advance(Duration::from_secs(10));
-    assert!(!limiter.check("b").allowed() && !limiter.check("a").allowed(), "its calls count again");
+    assert!(!limiter.check("b").allowed() && !limiter.check("a").allowed(), "its calls count");
 
     let (limiter, _) = self::limiter("fixed-window 5/1d", 1, OnFull::Deny);
     assert!(limiter.check_cost("a", 5).allowed());
     limiter.change("fixed-window 5/1s").unwrap();
-    assert!(limiter.check("b").allowed() && !limiter.contains("a"), "it would start afresh");
+    assert!(limiter.check("b").allowed() && !limiter.contains("a"), "it would start with fresh state");
 }
 
-/// Whether someone may have recovered is not known for good while keys have yet to meet new limits.
+/// While keys have not been converted to new limits, the time of the next recovery is not known.
 #[test]
-fn who_recovers_sooner_by_new_limits_makes_room_first() {
+fn keys_that_recover_sooner_after_a_change_go_first() {
     for round in 0..50 {
         let (limiter, clock) = limiter("token-bucket 10/10h", 150, OnFull::Evict);
         (0..150).for_each(|key| {
@@ -217,7 +219,7 @@ fn who_recovers_sooner_by_new_limits_makes_room_first() {
         limiter.change("token-bucket 10/1h").unwrap();
         assert!(limiter.check_cost("first", 10).allowed());
         assert_eq!(limiter.stats().evicted, 1);
-        // Some meet the new limits now, and will have recovered in half an hour.
+        // Some are converted to the new limits now, and will have recovered in half an hour.
         let held = (0..20).filter(|key| limiter.contains((round, *key)));
         held.for_each(|key| assert!(!limiter.check_cost((round, key), 10).allowed()));
         clock.advance(Duration::from_secs(1_900));
@@ -226,9 +228,9 @@ fn who_recovers_sooner_by_new_limits_makes_room_first() {
     }
 }
 
-/// A bucket that was given something back while it was filling has recovered when all others are full too.
+/// A bucket that was refunded while it was filling has recovered when all others are full too.
 #[test]
-fn a_full_store_tells_the_truth_about_buckets_that_fill() {
+fn a_full_store_reports_the_wait_of_filling_buckets() {
     for limits in [
         vec!["token-bucket 1/1s burst=100 initial=0"],
         vec!["token-bucket 1/1s burst=100 initial=0", "fixed-window 1000/d"],
@@ -246,9 +248,9 @@ fn a_full_store_tells_the_truth_about_buckets_that_fill() {
     }
 }
 
-/// Keys of the same call are not looked at for room, but are not forgotten either.
+/// Keys of the same call are not evicted, but are not lost for later calls either.
 #[test]
-fn who_was_in_the_same_call_may_make_room_later() {
+fn keys_of_one_call_can_make_room_later() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=1000", 192, OnFull::Deny);
     assert!(limiter.check_cost("soon", 5).allowed());
     (0..191).for_each(|key| assert!(limiter.check_cost(key, 1_000).allowed()));

@@ -1,5 +1,5 @@
-//! Calendar windows against an independent calculation: another time-zone library, asked for the date on the wall
-//! minute by minute. A window begins whenever a date comes up that was not there before.
+//! Calendar windows against an independent calculation: another time-zone library, asked for the
+//! local date minute by minute. A window begins whenever a date appears that was not there before.
 
 use chrono::{DateTime, Datelike as _, NaiveDate, Offset as _, TimeZone as _, Utc};
 use chrono_tz::Tz;
@@ -8,7 +8,8 @@ use sluicegate_core::{Algorithm as _, AnyState, Time};
 
 const MINUTE: i64 = 60;
 
-/// The first moment in each window from `from` to `to`, as seconds: by watching the wall.
+/// The first instant of each window from `from` to `to`, in seconds, found by watching the local
+/// date.
 fn by_watching(zone: Tz, from: i64, to: i64, first_day: impl Fn(NaiveDate) -> NaiveDate) -> Vec<i64> {
     let date = |second: i64| {
         let moment = DateTime::from_timestamp(second, 0).unwrap();
@@ -32,7 +33,7 @@ fn offset(zone: Tz, moment: DateTime<Utc>) -> i64 {
     i64::from(zone.offset_from_utc_datetime(&moment.naive_utc()).fix().local_minus_utc())
 }
 
-/// The same by asking a limit for its next window again and again.
+/// The first instant of each window, found by asking a limit for its next window again and again.
 fn by_limit(unit: &str, zone: &str, from: i64, to: i64) -> Vec<i64> {
     let limit: Limit =
         format!("fixed-window 1/{unit} tz={zone}").parse().unwrap_or_else(|error| panic!("{error}"));
@@ -74,21 +75,21 @@ fn agree(zone: &str, from: &str, to: &str) {
     assert_eq!(by_limit("year", zone, from, to), by_watching(tz, from, to, first_of_year), "years in {zone}");
 }
 
-/// Days, weeks, months and years over a decade where clocks change in all the ways they do.
+/// Days, weeks, months and years over a decade, where clocks change in all the ways they do.
 #[test]
-fn a_decade_of_windows_agrees_with_watching_the_wall() {
+fn a_decade_of_windows_matches_the_local_dates() {
     for zone in [
         "America/New_York",
-        // Midnight is skipped in spring and comes again in autumn.
+        // Midnight is skipped in spring and occurs twice in autumn.
         "America/Sao_Paulo",
         "Asia/Beirut",
         // Clocks went from 00:01 back to 23:01 the day before.
         "America/St_Johns",
-        // Half an hour of summer time.
+        // Half an hour of daylight saving time.
         "Australia/Lord_Howe",
         // 2011-12-30 did not happen.
         "Pacific/Apia",
-        // Summer time is taken off for Ramadan.
+        // Daylight saving time is suspended for Ramadan.
         "Africa/Casablanca",
         "Asia/Kathmandu",
     ] {
@@ -98,7 +99,7 @@ fn a_decade_of_windows_agrees_with_watching_the_wall() {
 
 /// A place that crossed the date line in 1993, and one that set its clocks back at midnight.
 #[test]
-fn older_oddities_agree_too() {
+fn historic_oddities_match_too() {
     agree("Pacific/Kwajalein", "1993-06-01T00:00:00Z", "1993-12-31T00:00:00Z");
     agree("America/Havana", "1998-01-01T00:00:00Z", "2002-01-01T00:00:00Z");
     agree("Asia/Pyongyang", "2015-06-01T00:00:00Z", "2018-12-31T00:00:00Z");
@@ -111,7 +112,7 @@ fn lengths(unit: &str, zone: &str, from: &str, to: &str) -> Vec<i64> {
 }
 
 #[test]
-fn days_are_as_long_as_they_are() {
+fn days_have_their_actual_lengths() {
     // 2026-03-08 has 23 hours in New York, 2026-11-01 has 25.
     assert_eq!(
         lengths("day", "America/New_York", "2026-03-07T00:00:00Z", "2026-03-10T12:00:00Z"),
@@ -121,7 +122,8 @@ fn days_are_as_long_as_they_are() {
         lengths("day", "America/New_York", "2026-10-31T00:00:00Z", "2026-11-03T12:00:00Z"),
         [24, 25, 24]
     );
-    // In Apia 2011-12-29 was followed by 2011-12-31: every day that there was had 24 hours, and none was empty.
+    // In Apia 2011-12-29 was followed by 2011-12-31: each of these days had 24 hours, and none was
+    // empty.
     assert_eq!(lengths("day", "Pacific/Apia", "2011-12-28T00:00:00Z", "2012-01-02T12:00:00Z"), [24; 5]);
 }
 
@@ -134,7 +136,7 @@ fn a_fixed_offset_has_days_of_24_hours() {
 }
 
 #[test]
-fn calendars_reach_from_the_epoch_to_the_end_of_time() {
+fn calendars_span_the_whole_time_range() {
     for unit in ["day", "week", "month", "year"] {
         for zone in ["Asia/Shanghai", "America/New_York", "+14:00", "-12:00"] {
             let limit: Limit = format!("fixed-window 1/{unit} tz={zone}").parse().unwrap();

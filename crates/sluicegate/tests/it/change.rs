@@ -1,4 +1,4 @@
-//! Limits that change under a running limiter.
+//! Limits that change while a limiter is in use.
 
 use sluicegate::clock::ManualClock;
 use sluicegate::{ChangeError, Limiter, Span, Time};
@@ -10,13 +10,13 @@ fn limiter(limits: &str) -> (Limiter, ManualClock) {
 }
 
 #[test]
-fn keys_keep_what_they_have_used() {
+fn keys_keep_their_usage() {
     for (old, new, remaining) in [
         ("token-bucket 1/s burst=10", "token-bucket 100/s burst=20", 14),
         ("fixed-window 10/day", "fixed-window 20/day", 14),
         ("sliding-window 10/h", "sliding-window 7/h", 1),
         ("sliding-log 10/60s", "sliding-log 20/60s", 14),
-        // Another period of a window starts afresh.
+        // Another period of a window starts with fresh state.
         ("fixed-window 10/day", "fixed-window 10/h", 10),
     ] {
         let (limiter, clock) = limiter(old);
@@ -30,19 +30,20 @@ fn keys_keep_what_they_have_used() {
     }
 }
 
-/// A key meets the new limit with its next call: until then what it used leaks at the old rate.
+/// A key is decided under the new limit from its next call on: until then its usage leaks at the
+/// old rate.
 #[test]
 fn a_bucket_leaks_at_the_old_rate_until_the_next_call() {
     let (limiter, clock) = limiter("token-bucket 2/s burst=10");
     assert!(limiter.check_cost("k", 10).allowed() && limiter.check_cost("other", 10).allowed());
     limiter.change("token-bucket 1/h burst=10").unwrap();
-    assert!(!limiter.check("other").allowed(), "it has met the new limit now");
+    assert!(!limiter.check("other").allowed(), "the new limit applies now");
     clock.advance(Duration::from_secs(3));
     assert_eq!(limiter.peek("k", 0).remaining(), 6);
     assert_eq!(limiter.peek("other", 0).remaining(), 0);
 }
 
-/// More versions than a slot can count; keys that called under any of them keep what they used.
+/// More versions than a slot can count; keys that called under any of them keep their usage.
 #[test]
 fn limits_can_change_a_thousand_times() {
     let (limiter, _) = limiter("fixed-window 10000/day");
@@ -55,9 +56,9 @@ fn limits_can_change_a_thousand_times() {
     }
 }
 
-/// What changed its algorithm or its window and back again in between has started afresh.
+/// A state whose algorithm or window changed in between starts fresh, even if it changed back.
 #[test]
-fn a_state_is_read_through_every_version() {
+fn a_state_is_converted_through_every_version() {
     let (one, _) = limiter("fixed-window 10/day");
     let _ = one.check_cost("k", 4);
     one.change("fixed-window 10/h").unwrap();
@@ -73,13 +74,13 @@ fn a_state_is_read_through_every_version() {
 }
 
 #[test]
-fn lists_may_grow_and_shrink() {
+fn lists_can_grow_and_shrink() {
     let clock = ManualClock::default();
     let builder = Limiter::builder(["fixed-window 10/day", "token-bucket 1/s burst=10"]).clock(clock);
     let limiter = builder.build().unwrap();
     let _ = limiter.check_cost("k", 4);
     limiter.change(["fixed-window 20/day", "token-bucket 1/s burst=30", "sliding-log 5/60s"]).unwrap();
-    assert_eq!(limiter.peek("k", 0).remaining(), 5, "the log is new");
+    assert_eq!(limiter.peek("k", 0).remaining(), 5, "the log starts empty");
     assert!(limiter.check_cost("k", 5).allowed());
     limiter.change(["fixed-window 20/day", "token-bucket 1/s burst=30"]).unwrap();
     assert_eq!(limiter.peek("k", 0).remaining(), 11);
@@ -100,7 +101,7 @@ fn another_kind_of_state_needs_another_limiter() {
 }
 
 #[test]
-fn receipts_of_the_old_numbers_are_void() {
+fn receipts_of_the_old_limits_are_void() {
     let (limiter, _) = limiter("token-bucket 1/s burst=10");
     let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
     limiter.change("token-bucket 2/s burst=10").unwrap();
@@ -108,9 +109,9 @@ fn receipts_of_the_old_numbers_are_void() {
     assert_eq!(limiter.peek("k", 0).remaining(), 6);
 }
 
-/// A glimpse of a wrong clock, of another key or by a peek, locks nobody out.
+/// One call with a wrong time, on another key or by a peek, locks no key out.
 #[test]
-fn a_wrong_clock_elsewhere_is_no_use() {
+fn a_wrong_time_on_another_key_has_no_effect() {
     for change_first in [false, true] {
         let (limiter, _) = limiter("token-bucket 1/s burst=10");
         let now = limiter.now();
@@ -129,9 +130,9 @@ fn a_wrong_clock_elsewhere_is_no_use() {
     }
 }
 
-/// The key had recovered and was gone from the table, but not its receipt.
+/// The key had recovered and lost its slot, but not its receipt.
 #[test]
-fn receipts_of_keys_that_are_gone_are_void_too() {
+fn receipts_of_dropped_keys_are_void_too() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("token-bucket 1/s burst=10").max_keys(1).max_receipts(1);
     let limiter = builder.clock(clock.clone()).build().unwrap();
@@ -140,8 +141,5 @@ fn receipts_of_keys_that_are_gone_are_void_too() {
     let _ = limiter.check("b");
     limiter.change("token-bucket 2/s burst=10").unwrap();
     assert!(!limiter.settle(&receipt, 9));
-    assert!(
-        limiter.reserve("b", 1, Duration::ZERO).unwrap().allowed(),
-        "its place among the receipts is free"
-    );
+    assert!(limiter.reserve("b", 1, Duration::ZERO).unwrap().allowed(), "its receipt is freed");
 }

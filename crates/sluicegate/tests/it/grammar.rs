@@ -102,6 +102,32 @@ fn equal_limits_print_the_same() {
     }
 }
 
+/// The page is right about what it shows.
+#[test]
+fn the_page_of_limits_holds() {
+    let page = include_str!("../../../../docs/limits.md");
+    let blocks: Vec<&str> = page.split("```").skip(1).step_by(2).collect();
+    let lines = |index: usize| blocks[index].lines().skip(1);
+    let limits = |line: &str| Limit::parse_list(line.split("  ").next().unwrap());
+    assert_eq!(lines(0).map(|line| limits(line).unwrap().len()).sum::<usize>(), 16);
+    assert_eq!(lines(1).map(|line| limits(line).unwrap().len()).collect::<Vec<_>>(), [2]);
+    for line in lines(2) {
+        let text = line.split(": ").next().unwrap();
+        assert_eq!(Limit::parse_list(text).unwrap_err().to_string(), line);
+    }
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .skip_while(|line| !line.starts_with("| written"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.split('`').collect())
+        .collect();
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        assert_eq!(Limit::list_text(&Limit::parse_list(row[1]).unwrap()), row[3]);
+    }
+}
+
 #[test]
 fn a_list_prints_as_it_is_read() {
     for (written, canonical) in [
@@ -139,8 +165,8 @@ fn different_limits_differ() {
             .into_iter()
             .map(|text| text.parse().unwrap())
             .collect();
-    for (place, limit) in limits.iter().enumerate() {
-        assert_eq!(limits.iter().position(|other| other == limit), Some(place));
+    for (index, limit) in limits.iter().enumerate() {
+        assert_eq!(limits.iter().position(|other| other == limit), Some(index));
     }
 }
 
@@ -151,7 +177,7 @@ fn a_count_is_never_reduced() {
 }
 
 #[test]
-fn a_larger_log_can_be_asked_for() {
+fn a_larger_log_can_be_allowed() {
     let text = "sliding-log 2000000/60s";
     assert!(text.parse::<Limit>().is_err());
     let mut bounds = Bounds::default();
@@ -160,7 +186,7 @@ fn a_larger_log_can_be_asked_for() {
 }
 
 #[test]
-fn a_bucket_with_initial_starts_when_the_limiter_was_made_unless_it_says_otherwise() {
+fn initial_counts_from_the_creation_or_start() {
     let at = |micros| Time::from_micros(micros).unwrap();
     let limit: Limit = "token-bucket 1/s burst=10 initial=0".parse().unwrap();
     let made = limit.made_at(at(5_000_000)).unwrap();

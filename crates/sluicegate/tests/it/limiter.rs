@@ -1,4 +1,4 @@
-//! What a limiter and a gate offer.
+//! The methods of a limiter and a gate.
 
 use sluicegate::clock::ManualClock;
 use sluicegate::{BuildError, Decision, Gate, Limit, Limiter, Observer, RetryAfter, Span, Time, check_all};
@@ -15,18 +15,18 @@ fn limiter(limits: &str) -> (Limiter, ManualClock) {
 }
 
 #[test]
-fn five_replies_a_minute_for_each_user() {
+fn five_replies_per_minute_per_user() {
     let (replies, clock) = limiter("sliding-log 5/60s");
     let allowed = |user: &str| (0..20).filter(|_| replies.check(user).allowed()).count();
-    assert_eq!([allowed("Harry"), allowed("Ron"), allowed("Harry")], [5, 5, 0]);
-    let denied = replies.check("Harry");
+    assert_eq!([allowed("user:42"), allowed("user:43"), allowed("user:42")], [5, 5, 0]);
+    let denied = replies.check("user:42");
     assert_eq!(format!("{:?}", denied.retry_after()), "Some(After(1min))");
     clock.advance(60 * SECOND);
-    assert_eq!(allowed("Harry"), 5);
+    assert_eq!(allowed("user:42"), 5);
 }
 
 #[test]
-fn every_verb_has_a_form_that_asks_the_clock() {
+fn every_verb_has_a_form_that_reads_the_clock() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=10");
     assert_eq!(limiter.check_cost("k", 4).remaining(), 6);
     assert_eq!(limiter.peek("k", 7).retry_after(), Some(RetryAfter::After(Span::from(SECOND))));
@@ -77,9 +77,9 @@ fn a_gate_is_a_limiter_with_one_key() {
     assert!(Gate::new("fixed-window 5/h").unwrap().clone().check().allowed());
 }
 
-/// What costs nothing, is denied or only looked at leaves nothing behind.
+/// A free, denied or peeked call leaves nothing behind.
 #[test]
-fn only_what_is_charged_is_remembered() {
+fn only_charged_keys_are_stored() {
     let (limiter, _) = limiter("fixed-window 5/h");
     let _ = limiter.check_cost("free", 0);
     let _ = limiter.check_cost("too much", 6);
@@ -93,14 +93,14 @@ fn only_what_is_charged_is_remembered() {
 }
 
 #[test]
-fn a_bucket_fills_from_when_the_limiter_was_made() {
+fn a_bucket_fills_from_the_creation_of_its_limiter() {
     let (limiter, clock) = limiter("token-bucket 50/10s initial=0");
     clock.advance(SECOND);
     assert_eq!(limiter.peek("new", 0).remaining(), 5);
 }
 
 #[test]
-fn mistakes_are_told_when_the_limiter_is_made() {
+fn invalid_limits_are_rejected_by_the_builder() {
     let said = |built: Result<Limiter, BuildError>| built.unwrap_err().to_string();
     assert!(said(Limiter::new("sliding-log 5/60x")).starts_with("sliding-log 5/60x: unknown unit"));
     assert!(said(Limiter::builder("min-interval 1s").and("nonsense").build()).starts_with("nonsense:"));
@@ -117,7 +117,7 @@ fn mistakes_are_told_when_the_limiter_is_made() {
 }
 
 #[test]
-fn limits_may_be_text_or_read_already() {
+fn limits_may_be_text_or_parsed() {
     let limit: Limit = "fixed-window 5/h".parse().unwrap();
     for limiter in [
         Limiter::new(&limit).unwrap(),
@@ -132,7 +132,7 @@ fn limits_may_be_text_or_read_already() {
     }
 }
 
-/// It is told of every decision when no lock is held, so it may call the limiter again.
+/// An observer runs while no lock is held, so it may call the limiter.
 #[test]
 fn an_observer_may_call_its_limiter() {
     #[derive(Default)]
@@ -153,12 +153,12 @@ fn an_observer_may_call_its_limiter() {
     assert!(limiter.reserve("k", 1, Duration::ZERO).unwrap().allowed());
     let _ = check_all(&[limiter.call("k", 1)]).unwrap();
     let _ = limiter.peek("k", 1);
-    assert_eq!(observer.1.load(Ordering::Relaxed), 4, "a peek is no decision");
+    assert_eq!(observer.1.load(Ordering::Relaxed), 4, "a peek is not observed");
 }
 
-/// A bucket that is still filling can be given something back, which then has to be remembered.
+/// A refund to a bucket that is still filling is state that needs a slot.
 #[test]
-fn a_refund_without_room_gives_nothing() {
+fn a_refund_without_room_returns_nothing() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("token-bucket 1/h burst=5 initial=0").max_keys(1).on_full(OnFull::Deny);
     let limiter = builder.clock(clock.clone()).build().unwrap();
@@ -167,7 +167,7 @@ fn a_refund_without_room_gives_nothing() {
     assert_eq!((limiter.stats().keys, limiter.peek("first", 0).remaining()), (1, 2));
 }
 
-/// The clock of the system, at work: a window that was opened is closed again.
+/// The system clock: a window that was open closes again.
 #[test]
 fn the_system_clock_runs() {
     let limiter = Limiter::new("fixed-window 1/100us start=first").unwrap();

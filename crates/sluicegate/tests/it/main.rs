@@ -1,22 +1,22 @@
-//! The limit grammar, the calendar, and limiters on their store in memory.
+//! The limit grammar, the calendar, limiters and semaphores in memory.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod bounded;
 mod calendar;
 mod change;
+mod check_all;
 mod costs;
 mod grammar;
 mod limiter;
-mod mistakes;
+mod memory_store;
 mod reserve;
 #[cfg(not(loom))]
 mod semaphore;
-mod shared;
 mod smooth;
+mod syntax_errors;
 mod threads;
-mod together;
 #[cfg(not(loom))]
 mod wait;
 #[cfg(not(loom))]
-mod wall;
+mod wall_clock;

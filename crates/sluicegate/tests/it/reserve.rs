@@ -13,7 +13,7 @@ fn limiter(limits: &str) -> (Limiter, ManualClock) {
 }
 
 #[test]
-fn a_bucket_lends_what_will_have_come_in() {
+fn a_reservation_may_use_future_tokens() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=2");
     assert!(limiter.check_cost("k", 2).allowed());
     let denied = limiter.reserve("k", 2, SECOND).unwrap();
@@ -26,7 +26,7 @@ fn a_bucket_lends_what_will_have_come_in() {
 }
 
 #[test]
-fn settling_gives_back_the_rest_or_charges_the_excess() {
+fn settling_returns_the_rest_or_charges_the_excess() {
     let (limiter, _) = limiter("fixed-window 100/h");
     assert!(limiter.reserve("k", 50, Duration::ZERO).unwrap().settle(20));
     assert_eq!(limiter.peek("k", 0).remaining(), 80);
@@ -35,7 +35,7 @@ fn settling_gives_back_the_rest_or_charges_the_excess() {
 }
 
 #[test]
-fn a_dropped_reservation_stays_charged_and_is_forgotten() {
+fn a_dropped_reservation_stays_charged() {
     let clock = ManualClock::default();
     let limiter = Limiter::builder("fixed-window 5000/h").max_receipts(1).clock(clock).build().unwrap();
     for _ in 0..2_000 {
@@ -45,7 +45,7 @@ fn a_dropped_reservation_stays_charged_and_is_forgotten() {
 }
 
 #[test]
-fn a_receipt_is_text_that_is_good_once() {
+fn a_receipt_is_text_and_works_once() {
     let (limiter, _) = limiter("fixed-window 10/h");
     let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
     let text = receipt.to_string();
@@ -65,9 +65,9 @@ fn a_receipt_is_text_that_is_good_once() {
     }
 }
 
-/// Zeros are what a free slot holds: no receipt names one.
+/// A free slot holds zeros, and no receipt names one.
 #[test]
-fn a_made_up_receipt_does_nothing() {
+fn a_forged_receipt_does_nothing() {
     let (limiter, _) = limiter("token-bucket 10/s");
     assert!(limiter.check("k").allowed());
     for digit in ["0", "1", "f"] {
@@ -78,7 +78,7 @@ fn a_made_up_receipt_does_nothing() {
 }
 
 #[test]
-fn receipts_end_with_their_key() {
+fn resetting_a_key_voids_its_receipts() {
     let (limiter, _) = limiter("fixed-window 10/h");
     let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
     limiter.reset("k");
@@ -87,7 +87,7 @@ fn receipts_end_with_their_key() {
 }
 
 #[test]
-fn an_evicted_key_takes_its_receipts_along() {
+fn evicting_a_key_voids_its_receipts() {
     let clock = ManualClock::default();
     let limiter = Limiter::builder("fixed-window 10/h").max_keys(1).clock(clock).build().unwrap();
     let receipt = limiter.reserve("first", 1, Duration::ZERO).unwrap().keep().unwrap();
@@ -95,7 +95,7 @@ fn an_evicted_key_takes_its_receipts_along() {
     assert!(!limiter.contains("first") && !limiter.cancel(&receipt));
 }
 
-/// The key has recovered and made room, yet its receipt is good for a debt.
+/// The key has recovered and made room, yet its receipt can still add debt.
 #[test]
 fn a_receipt_outlives_a_recovered_key() {
     let clock = ManualClock::default();
@@ -129,7 +129,7 @@ fn open_receipts_are_bounded() {
     }
     let _kept = reserve(8).unwrap().keep();
     assert_eq!(reserve(9).unwrap_err(), ReserveError::TooManyReceipts);
-    // Nobody came back for them within an hour, and what they cost has leaked.
+    // None was used within an hour, and their cost has leaked.
     clock.advance(Duration::from_secs(3_601));
     assert!(reserve(9).unwrap().allowed());
     assert!(!limiter.settle(&kept[1], 5), "forgotten");
@@ -143,7 +143,7 @@ fn without_receipts_nothing_can_be_reserved() {
 }
 
 #[test]
-fn a_receipt_is_remembered_while_its_cost_counts() {
+fn a_receipt_is_kept_while_its_cost_counts() {
     let clock = ManualClock::default();
     let limiter =
         Limiter::builder("fixed-window 10/30d").max_receipts(1).clock(clock.clone()).build().unwrap();
@@ -154,29 +154,29 @@ fn a_receipt_is_remembered_while_its_cost_counts() {
 }
 
 #[test]
-fn one_key_has_at_most_so_many_receipts() {
+fn receipts_per_key_are_bounded() {
     let (limiter, _) = limiter("token-bucket 1/s burst=1000000");
     let kept: Vec<_> = (0..1_024).map(|_| limiter.reserve("k", 1, Duration::ZERO).unwrap().keep()).collect();
     let refused = limiter.reserve("k", 1, Duration::ZERO).unwrap_err();
     assert_eq!(refused, ReserveError::TooManyReceiptsOfKey);
     assert_eq!(refused.to_string(), "the key has 1024 open receipts; cancel, settle or drop some");
-    assert_eq!(limiter.peek("k", 0).remaining(), 1_000_000 - 1_024, "what was refused is not charged");
+    assert_eq!(limiter.peek("k", 0).remaining(), 1_000_000 - 1_024, "a rejected reservation is not charged");
     assert!(limiter.reserve("other", 1, Duration::ZERO).unwrap().allowed());
     assert!(kept.into_iter().flatten().all(|receipt| limiter.cancel(&receipt)));
     assert_eq!(limiter.peek("k", 0).remaining(), 1_000_000);
 }
 
 #[test]
-fn what_counts_denied_calls_cannot_be_reserved() {
+fn count_all_does_not_support_reservations() {
     let (limiter, _) = limiter("sliding-log 5/60s count=all");
     let refused = limiter.reserve("k", 1, Duration::ZERO).unwrap_err();
     assert!(matches!(refused, ReserveError::Unsupported(_)), "{refused}");
     assert!(limiter.take("k", 1).is_err());
 }
 
-/// There is no room for the debt, and yet the receipt is used.
+/// There is no room for the debt, and yet the receipt is used up.
 #[test]
-fn a_settlement_without_room_does_not_keep_its_receipt() {
+fn a_settlement_without_room_uses_up_its_receipt() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("token-bucket 1/s burst=10").max_keys(1).max_receipts(1);
     let limiter = builder.on_full(OnFull::Deny).clock(clock.clone()).build().unwrap();

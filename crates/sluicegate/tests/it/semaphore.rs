@@ -1,10 +1,10 @@
-//! Semaphores: leases given, returned, renewed and lapsed, and those who wait for them.
+//! Semaphores: leases that are granted, renewed, released and expire, and their waiters.
 
 mod bounds;
+mod caller;
 mod corners;
 mod dropped;
 mod leases;
-mod line_up;
 mod order;
 mod panics;
 mod random;

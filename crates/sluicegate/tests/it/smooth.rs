@@ -1,12 +1,12 @@
-//! Waiting callers in virtual time, as an event log in the manner of Guava's tests: `R0.20` is a call that waited 0.2 s for
-//! its turn, `U0.20` a caller that did something else for as long. The numbers are those of Guava 31.1.
+//! Delayed calls in virtual time, as an event log in the manner of Guava's tests: `R0.20` is a call
+//! that waited 0.2 s, `U0.20` is 0.2 s of other work. The values are those of Guava 31.1.
 
 use sluicegate::clock::ManualClock;
 use sluicegate::limit::ListError;
 use sluicegate::{CheckAllError, Gate, Limiter, RetryAfter, Span, check_all};
 use std::time::Duration;
 
-/// One caller of one limit.
+/// A caller of one limit.
 struct Caller {
     gate: Gate,
     clock: ManualClock,
@@ -20,7 +20,7 @@ impl Caller {
         Caller { gate, clock, log: Vec::new() }
     }
 
-    /// Guava's `acquire(permits)`: charged now, and then the time passes that it has to wait.
+    /// Guava's `acquire(permits)`: charged now, then the clock advances by the wait.
     fn acquire(&mut self, permits: u64) -> &mut Caller {
         let decision = self.gate.check_within(permits, Duration::MAX).unwrap();
         assert!(decision.allowed(), "{decision:?}");
@@ -53,7 +53,7 @@ impl Caller {
     }
 
     fn passes(&mut self, event: char, time: Duration) -> &mut Caller {
-        // Hundredths, halves up, as Java prints them.
+        // Hundredths, halves rounded up, as Java prints them.
         let hundredths = (time.as_micros() + 5_000) / 10_000;
         self.log.push(format!("{event}{}.{:02}", hundredths / 100, hundredths % 100));
         self.clock.advance(time);
@@ -66,32 +66,32 @@ impl Caller {
 }
 
 #[test]
-fn callers_leave_one_after_another() {
+fn calls_are_evenly_spaced() {
     assert_eq!(Caller::of("smooth 5/s").acquires(3).happened(), "R0.00, R0.20, R0.20");
 }
 
 #[test]
-fn the_wait_is_the_time_since_the_last_call_shorter() {
+fn idle_time_shortens_the_wait() {
     let mut caller = Caller::of("smooth 5/s");
     assert_eq!(caller.acquires(1).sleeps(200).acquires(2).happened(), "R0.00, U0.20, R0.00, R0.20");
 }
 
 #[test]
-fn a_second_is_stored_and_no_more() {
+fn at_most_one_second_is_stored() {
     let mut caller = Caller::of("smooth 5/s");
     caller.sleeps(1_000).sleeps(1_000).acquire(1).acquire(1).acquire(3).acquire(1).acquire(1);
     assert_eq!(caller.happened(), "U1.00, U1.00, R0.00, R0.00, R0.00, R0.00, R0.20");
 }
 
 #[test]
-fn two_seconds_are_stored_if_so_said() {
+fn burst_sets_how_much_is_stored() {
     let mut caller = Caller::of("smooth 5/s burst=10");
     caller.sleeps(1_000).sleeps(1_000).acquire(10).acquire(1).acquire(1);
     assert_eq!(caller.happened(), "U1.00, U1.00, R0.00, R0.00, R0.20");
 }
 
 #[test]
-fn a_limiter_may_start_with_something_stored() {
+fn initial_sets_what_is_stored_at_the_start() {
     let mut caller = Caller::of("smooth 5/s initial=2");
     assert_eq!(caller.acquires(4).happened(), "R0.00, R0.00, R0.00, R0.20");
 }
@@ -104,14 +104,14 @@ fn the_next_caller_pays_for_a_large_call() {
 }
 
 #[test]
-fn a_new_rate_lets_the_old_debt_be_paid_first() {
+fn a_new_rate_applies_after_the_old_debt() {
     let mut caller = Caller::of("smooth 1/s");
     caller.acquire(1).acquire(1).set_rate("smooth 2/s").acquire(1).acquire(2).acquire(4).acquire(1);
     assert_eq!(caller.happened(), "R0.00, R1.00, R1.00, R0.50, R1.00, R2.00");
 }
 
 #[test]
-fn a_warm_up_starts_slowly_and_again_after_a_long_rest() {
+fn a_warm_up_starts_slowly_and_again_after_idle_time() {
     let mut caller = Caller::of("smooth 2/s warmup=4s");
     caller.acquires(8).sleeps(500).sleeps(4_000).acquires(8).sleeps(500).sleeps(2_000).acquires(8);
     let cold = "R0.00, R1.38, R1.13, R0.88, R0.63, R0.50, R0.50, R0.50";
@@ -120,7 +120,7 @@ fn a_warm_up_starts_slowly_and_again_after_a_long_rest() {
 }
 
 #[test]
-fn a_cold_factor_of_ten_starts_more_slowly() {
+fn a_cold_factor_of_ten_starts_slower() {
     let mut caller = Caller::of("smooth 5/s warmup=4s cold=10");
     caller.acquires(8).sleeps(200).sleeps(4_000).acquires(8).sleeps(200).sleeps(1_000).acquires(8);
     let cold = "R0.00, R1.75, R1.26, R0.76, R0.30, R0.20, R0.20, R0.20";
@@ -129,7 +129,7 @@ fn a_cold_factor_of_ten_starts_more_slowly() {
 }
 
 #[test]
-fn a_cold_factor_of_one_is_no_slower() {
+fn a_cold_factor_of_one_has_no_warm_up() {
     let mut caller = Caller::of("smooth 5/s warmup=4s cold=1");
     caller.acquires(8).sleeps(340).acquires(8);
     let even = "R0.00, R0.20, R0.20, R0.20, R0.20, R0.20, R0.20, R0.20";
@@ -137,7 +137,7 @@ fn a_cold_factor_of_one_is_no_slower() {
 }
 
 #[test]
-fn a_new_rate_during_a_warm_up_keeps_its_share() {
+fn a_new_rate_keeps_the_stored_share() {
     let mut caller = Caller::of("smooth 2/s warmup=4s");
     caller.acquires(8).sleeps(4_500).acquires(3).set_rate("smooth 4/s warmup=4s").acquire(1).acquires(4);
     caller.sleeps(4_250).acquires(11);
@@ -149,9 +149,10 @@ fn a_new_rate_during_a_warm_up_keeps_its_share() {
     );
 }
 
-/// The threshold is at 20 permits and the most at 40: the first 20 take the warm-up, the next 20 half as long.
+/// The threshold is at 20 permits and the maximum at 40: the first 20 take the warm-up, the next 20
+/// half as long.
 #[test]
-fn a_warm_up_takes_as_long_as_it_says_whatever_calls_cost() {
+fn a_warm_up_takes_its_time_whatever_calls_cost() {
     for permits in [1, 2, 4, 5, 10, 20] {
         let mut caller = Caller::of("smooth 10/s warmup=4s");
         let began = caller.gate.now();
@@ -165,7 +166,7 @@ fn a_warm_up_takes_as_long_as_it_says_whatever_calls_cost() {
 }
 
 #[test]
-fn who_would_wait_for_too_long_is_told_at_once_and_takes_nothing() {
+fn a_wait_that_is_too_long_is_denied_and_free() {
     let mut caller = Caller::of("smooth 5/s");
     assert!(caller.try_acquire(0) && !caller.try_acquire(0));
     caller.sleeps(100);
@@ -180,11 +181,11 @@ fn who_would_wait_for_too_long_is_told_at_once_and_takes_nothing() {
 }
 
 #[test]
-fn a_pacer_lets_callers_leave_evenly_and_saves_nothing_up() {
+fn a_pacer_stores_nothing() {
     let mut caller = Caller::of("pacer 10/s queue=3");
     caller.acquires(3).sleeps(1_000).acquires(3).sleeps(50).acquires(2);
     assert_eq!(caller.happened(), "R0.00, R0.10, R0.10, U1.00, R0.00, R0.10, R0.10, U0.05, R0.05, R0.10");
-    // All at once they stand in line, each behind the other, and the one after the last place is denied.
+    // Calls at one time are queued one behind another, and the one after the last is denied.
     let caller = Caller::of("pacer 10/s queue=3");
     let asked = || caller.gate.check_within(1, Duration::MAX).unwrap();
     let delays: Vec<u64> = (0..4).map(|_| asked().delay().as_micros() / 1_000).collect();
@@ -192,7 +193,7 @@ fn a_pacer_lets_callers_leave_evenly_and_saves_nothing_up() {
 }
 
 #[test]
-fn a_bucket_lends_to_who_waits_and_a_window_does_not() {
+fn a_bucket_lends_to_delayed_calls_a_window_does_not() {
     let mut caller = Caller::of("token-bucket 10/s burst=2");
     assert_eq!(caller.acquires(4).acquire(2).happened(), "R0.00, R0.00, R0.10, R0.10, R0.20");
     let window = Caller::of("fixed-window 2/s");
@@ -203,7 +204,7 @@ fn a_bucket_lends_to_who_waits_and_a_window_does_not() {
 }
 
 #[test]
-fn every_limit_of_a_list_is_waited_for() {
+fn a_delay_covers_every_limit_of_a_list() {
     let clock = ManualClock::default();
     let limits = ["token-bucket 10/s burst=1", "pacer 2/s queue=2", "fixed-window 3/h"];
     let list = Limiter::builder(limits).clock(clock).build().unwrap();
@@ -215,7 +216,7 @@ fn every_limit_of_a_list_is_waited_for() {
 }
 
 #[test]
-fn permits_can_be_given_back() {
+fn permits_can_be_returned() {
     let mut caller = Caller::of("smooth 5/s");
     caller.acquires(1).sleeps(400);
     assert_eq!(caller.gate.refund(3).unwrap().remaining(), 4);
@@ -225,7 +226,7 @@ fn permits_can_be_given_back() {
 }
 
 #[test]
-fn what_it_does_not_offer_is_refused() {
+fn unsupported_verbs_are_rejected() {
     let gate = Gate::new("smooth 5/s").unwrap();
     assert!(gate.take(1).is_err() && gate.reserve(1, Duration::ZERO).is_err());
     assert!(Gate::new("smooth 5/s warmup=1s").unwrap().refund(1).is_err());
@@ -242,10 +243,10 @@ fn what_it_does_not_offer_is_refused() {
 }
 
 #[test]
-fn a_limiter_that_warms_up_may_stop_doing_so_and_keeps_its_share() {
+fn removing_the_warm_up_keeps_the_stored_share() {
     let mut caller = Caller::of("smooth 10/s warmup=4s");
     caller.acquire(20).set_rate("smooth 10/s");
-    // Half of what could be stored is stored, and what the last call cost is waited for.
+    // Half of what can be stored is stored, and the cost of the last call is waited for.
     assert_eq!(caller.gate.peek(0).remaining(), 5);
     assert_eq!(caller.acquire(5).acquires(2).happened(), "R0.00, R4.00, R0.00, R0.10");
 }

@@ -1,4 +1,4 @@
-//! Threads: one burst, exactly `burst` allowed, whoever calls how.
+//! Threads: of one burst exactly `burst` calls are allowed, however the threads interleave.
 
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limiter, Receipt, check_all};
@@ -9,7 +9,7 @@ use std::time::Duration;
 const THREADS: u32 = 8;
 const CALLS: u32 = 500;
 
-/// Every thread calls `call` so often, all at once. How many said yes.
+/// Every thread calls `call` `CALLS` times, all at once. Returns how many calls returned `true`.
 fn at_once(call: impl Fn(u32) -> bool + Sync) -> u32 {
     let (allowed, barrier) = (AtomicU32::new(0), Barrier::new(THREADS as usize));
     std::thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn a_burst_is_admitted_exactly_once() {
 }
 
 #[test]
-fn under_several_limits_too() {
+fn a_burst_under_a_list_is_admitted_exactly_once() {
     let lists = [
         ["token-bucket 1/h burst=1000", "fixed-window 3000/d"],
         ["sliding-log 1000/d", "pacer 1/h queue=5000"],
@@ -67,20 +67,21 @@ fn under_several_limits_too() {
 
 /// Half of the threads name the limiters in one order and half in the other.
 #[test]
-fn across_limiters_in_any_order() {
+fn check_all_is_atomic_in_any_order() {
     let (user, site) = (limiter("sliding-log 5000/d"), limiter("token-bucket 1/h burst=1000"));
     let allowed = at_once(|thread| {
-        let (first, second) = (user.call("harry", 1), site.call((), 1));
+        let (first, second) = (user.call("user:42", 1), site.call((), 1));
         let calls = if thread % 2 == 0 { [first, second] } else { [second, first] };
         check_all(&calls).unwrap().allowed()
     });
     assert_eq!(allowed, BURST);
-    assert_eq!(user.peek("harry", 0).remaining(), 4_000, "charged as often as the site");
+    assert_eq!(user.peek("user:42", 0).remaining(), 4_000, "charged as often as the site");
 }
 
-/// Every thread wants several keys of one limiter, each in an order of its own, while others check and evict.
+/// Every thread locks several keys of one limiter, each in its own order, while others check and
+/// evict.
 #[test]
-fn nobody_waits_for_ever() {
+fn locking_several_shards_never_deadlocks() {
     let limiter = Limiter::builder("fixed-window 1000000/d").max_keys(300).build().unwrap();
     let allowed = at_once(|thread| {
         let keys = [thread % 3, (thread + 1) % 3, (thread + 2) % 3, thread + 10];
@@ -91,9 +92,9 @@ fn nobody_waits_for_ever() {
     assert_eq!(allowed, THREADS * CALLS);
 }
 
-/// New keys, the same ones in every thread: whoever comes first makes the place, and none is lost.
+/// The same new keys in every thread: each is inserted once, and none is lost.
 #[test]
-fn new_keys_are_made_once() {
+fn new_keys_are_inserted_once() {
     let limiter = limiter("fixed-window 3/d");
     let (next, allowed) = (AtomicU32::new(0), AtomicU32::new(0));
     at_once(|_| {
@@ -101,12 +102,12 @@ fn new_keys_are_made_once() {
         allowed.fetch_add(u32::from(limiter.check(key).allowed()), Ordering::Relaxed);
         true
     });
-    assert_eq!(allowed.into_inner(), 3 * CALLS, "three of eight for each key");
+    assert_eq!(allowed.into_inner(), 3 * CALLS, "three of eight per key");
     assert_eq!(limiter.stats().keys, CALLS as usize);
 }
 
 #[test]
-fn what_is_reserved_and_cancelled_is_all_there_again() {
+fn cancelled_reservations_return_everything() {
     let limiter = limiter("token-bucket 1/h burst=1000");
     let reserved = at_once(|_| {
         let reserved = limiter.reserve("k", 3, Duration::ZERO).unwrap();
@@ -116,9 +117,10 @@ fn what_is_reserved_and_cancelled_is_all_there_again() {
     assert_eq!(limiter.peek("k", 0).remaining(), 1_000);
 }
 
-/// The limit goes up and down meanwhile; nobody is admitted twice, and no place is left behind.
+/// The limit goes up and down in the meantime: no call is admitted twice, and every shard is
+/// reached.
 #[test]
-fn limits_change_while_others_call() {
+fn limits_change_during_calls() {
     let limiter = limiter("fixed-window 1000/d");
     let allowed = at_once(|thread| {
         if thread == 0 {
@@ -127,13 +129,14 @@ fn limits_change_while_others_call() {
         }
         limiter.check("k").allowed()
     });
-    // Who called while it was down was denied, perhaps all that were left if the one that changes it was held up.
+    // Calls while the limit was low were denied, perhaps all that were left if the changing thread
+    // was delayed.
     let later: u32 = (0..2 * BURST).map(|_| u32::from(limiter.check("k").allowed())).sum();
     assert_eq!(allowed + later, BURST);
 }
 
 #[test]
-fn it_can_be_shared() {
+fn limiters_can_be_shared_between_threads() {
     fn shared<T: Send + Sync + Clone>(_: &T) {}
     shared(&limiter("min-interval 1s"));
     shared(&sluicegate::Gate::new("min-interval 1s").unwrap());

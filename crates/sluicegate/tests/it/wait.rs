@@ -1,12 +1,12 @@
-//! Waiting in line, in virtual time.
+//! Waiting in queues, in virtual time.
 
 mod bounds;
+mod caller;
 mod corners;
 mod dropped;
 mod events;
-mod line_up;
 mod order;
-mod others;
+mod overtaking;
 mod random;
 mod real_time;
 mod runtimes;

@@ -1,4 +1,4 @@
-//! The numbers of a breaker, checked once. After that the machine cannot fail or overflow.
+//! The configuration of a breaker, validated once. After that the machine cannot fail or overflow.
 
 use super::rolling::Counts;
 use core::hash::{Hash, Hasher};
@@ -6,33 +6,33 @@ use sluicegate_core::Span;
 use sluicegate_core::bounds::{COUNT_MAX, OutOfBounds, checked_number, checked_span};
 use sluicegate_core::time::{DAY, SECOND};
 
-/// The most calls that a window can hold. Each takes 2 bits: 25 kB at the most.
+/// The largest window of calls. A call takes 2 bits, so at most 25 kB.
 pub const WINDOW_CALLS_MAX: u32 = 100_000;
-/// The shortest window of time: a slice of it is then 50 microseconds.
+/// The shortest window of time; its slices are 50 microseconds.
 pub const WINDOW_TIME_MIN: Span = Span::from_micros(1_000);
 /// The longest window of time, `open`, `probe-ttl` and `slow`.
 pub const DURATION_MAX: Span = Span::from_micros(DAY);
-/// The most probes of one half-open phase. Each takes 16 bytes while it is out.
+/// The most probes of a half-open phase. Each takes 16 bytes while in flight.
 pub const PROBES_MAX: u32 = 1_000;
-/// The fewest calls in a window of time that can open a breaker, unless said: Hystrix's.
+/// Default of `min` for a window of time, as in Hystrix.
 pub const MIN_DEFAULT: u32 = 20;
-/// How long a breaker stays open unless said: Hystrix's.
+/// Default of `open`, as in Hystrix.
 pub const OPEN_DEFAULT: Span = Span::from_micros(5 * SECOND);
-/// How many probes there are unless said: Hystrix's.
+/// Default of `probes`, as in Hystrix.
 pub const PROBES_DEFAULT: u32 = 1;
-/// The share of slow calls that opens a breaker unless said: resilience4j's.
+/// Default of `slow-rate`, as in resilience4j.
 pub const SLOW_RATE_DEFAULT: u8 = 100;
 
-/// Which outcomes count.
+/// The outcomes that count.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Window {
-    /// Those of so long, cut into [`super::SLICES`] slices.
+    /// Those of a period, cut into [`super::SLICES`] slices.
     Time(Span),
-    /// The last so many.
+    /// The last N.
     Calls(u32),
 }
 
-/// When a call is slow, and how many of them are too many.
+/// When a call is slow, and which share of slow calls opens the breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Slow {
     /// A call that took longer than this is slow.
@@ -41,9 +41,10 @@ pub struct Slow {
     pub rate: u8,
 }
 
-/// When a breaker opens, and what it takes to close it again. Within bounds.
+/// When a breaker opens, and what it takes to close it again. Always within bounds.
 ///
-/// It is also one line of text: equal rules print the same canonical text, and that text parses to equal rules.
+/// It is also one line of text. Equal configurations print the same canonical text, which parses to
+/// an equal configuration.
 ///
 /// ```
 /// use sluicegate_guard::breaker::BreakerConfig;
@@ -52,8 +53,8 @@ pub struct Slow {
 /// assert_eq!(rules.to_string(), "breaker 50%/10s open=1min slow=2s");
 /// assert_eq!(rules.probes(), 1);
 ///
-/// let mistake = "breaker 50/10s".parse::<BreakerConfig>().unwrap_err();
-/// assert_eq!(mistake.to_string(), r#"breaker 50/10s: failure rate "50" has no %; write 50%"#);
+/// let error = "breaker 50/10s".parse::<BreakerConfig>().unwrap_err();
+/// assert_eq!(error.to_string(), r#"breaker 50/10s: failure rate "50" has no %; write 50%"#);
 /// # Ok::<(), sluicegate_guard::LimitError>(())
 /// ```
 ///
@@ -74,24 +75,24 @@ pub struct BreakerConfig {
     min: u32,
     open: Span,
     probes: u32,
-    /// As long as `open` if there is none.
+    /// Equals `open` if `None`.
     probe_ttl: Option<Span>,
     slow: Option<Slow>,
     metrics_only: bool,
 }
 
 impl BreakerConfig {
-    /// All that they say: a `probe-ttl` that was left out is the same as one as long as `open`.
+    /// The fields to compare: an omitted `probe-ttl` equals one as long as `open`.
     fn canonical(&self) -> impl Eq + Hash + use<> {
         let BreakerConfig { window, failure_rate, min, open, probes, slow, metrics_only, .. } = *self;
         (window, failure_rate, min, open, probes, self.probe_ttl(), slow, metrics_only)
     }
 
-    /// Opens at this percentage of failed calls. All else is Hystrix's, but that a window of calls must be full first, as
-    /// resilience4j's must.
+    /// Creates a configuration that opens at this percentage of failures. The other settings are
+    /// Hystrix's, except that a window of calls must be full first, as in resilience4j.
     ///
     /// # Errors
-    /// When the percentage is not 1 to 100, or the window is empty or too large.
+    /// If the percentage is not within 1 to 100, or the window is empty or too large.
     pub fn new(failure_rate: u64, window: Window) -> Result<BreakerConfig, OutOfBounds> {
         let failure_rate = percent("failure rate", failure_rate)?;
         let min = match window {
@@ -116,10 +117,10 @@ impl BreakerConfig {
         })
     }
 
-    /// The fewest calls in the window that can open it.
+    /// The minimum number of calls in the window for it to open.
     ///
     /// # Errors
-    /// When it is 0, or more than a window of calls holds: such a breaker would never open.
+    /// If it is 0, or exceeds a window of calls: such a breaker would never open.
     pub fn with_min(self, min: u64) -> Result<BreakerConfig, OutOfBounds> {
         let (most, advice) = match self.window {
             Window::Time(_) => (COUNT_MAX, "use a smaller number"),
@@ -133,45 +134,45 @@ impl BreakerConfig {
     /// How long it stays open.
     ///
     /// # Errors
-    /// When it is 0 or above [`DURATION_MAX`].
+    /// If it is 0 or above [`DURATION_MAX`].
     pub fn with_open(self, open: Span) -> Result<BreakerConfig, OutOfBounds> {
         Ok(BreakerConfig { open: duration("open", open)?, ..self })
     }
 
-    /// How many probes are let through when it is half-open.
+    /// The number of probes admitted when half-open.
     ///
     /// # Errors
-    /// When it is 0 or above [`PROBES_MAX`].
+    /// If it is 0 or above [`PROBES_MAX`].
     pub fn with_probes(self, probes: u64) -> Result<BreakerConfig, OutOfBounds> {
-        let advice = ["without a probe it would stay open for ever, use at least 1", "use fewer"];
+        let advice = ["without a probe it would stay open forever, use at least 1", "use fewer"];
         Ok(BreakerConfig { probes: checked_number("probes", probes, (1, PROBES_MAX), advice)?, ..self })
     }
 
-    /// How long a probe may take before it counts as failed. As long as `open` unless said.
+    /// How long a probe may take before it counts as failed. The default is `open`.
     ///
     /// # Errors
-    /// When it is 0 or above [`DURATION_MAX`].
+    /// If it is 0 or above [`DURATION_MAX`].
     pub fn with_probe_ttl(self, ttl: Span) -> Result<BreakerConfig, OutOfBounds> {
         let ttl = duration("probe-ttl", ttl)?;
         Ok(BreakerConfig { probe_ttl: Some(ttl), ..self })
     }
 
-    /// Calls that took longer than this are slow, and this percentage of them opens it too.
+    /// Calls that take longer than this are slow, and this percentage of slow calls opens it too.
     ///
     /// # Errors
-    /// When the time is 0 or above [`DURATION_MAX`], or the percentage is not 1 to 100.
+    /// If the duration is 0 or above [`DURATION_MAX`], or the percentage is not within 1 to 100.
     pub fn with_slow(self, longer_than: Span, rate: u64) -> Result<BreakerConfig, OutOfBounds> {
         let slow = Slow { longer_than: duration("slow", longer_than)?, rate: percent("slow-rate", rate)? };
         Ok(BreakerConfig { slow: Some(slow), ..self })
     }
 
-    /// Whether it only counts, and says when it would have opened.
+    /// Whether it only counts, and reports when it would have opened.
     #[must_use]
     pub fn with_metrics_only(self, metrics_only: bool) -> BreakerConfig {
         BreakerConfig { metrics_only, ..self }
     }
 
-    /// Which outcomes count.
+    /// The outcomes that count.
     pub const fn window(&self) -> Window {
         self.window
     }
@@ -181,7 +182,7 @@ impl BreakerConfig {
         self.failure_rate
     }
 
-    /// The fewest calls in the window that can open it.
+    /// The minimum number of calls in the window for it to open.
     pub const fn min(&self) -> u32 {
         self.min
     }
@@ -191,7 +192,7 @@ impl BreakerConfig {
         self.open
     }
 
-    /// How many probes a half-open phase has.
+    /// The number of probes of a half-open phase.
     pub const fn probes(&self) -> u32 {
         self.probes
     }
@@ -201,33 +202,33 @@ impl BreakerConfig {
         self.probe_ttl.unwrap_or(self.open)
     }
 
-    /// When a call is slow, if that matters.
+    /// When a call is slow, if that is configured.
     pub const fn slow(&self) -> Option<Slow> {
         self.slow
     }
 
-    /// Whether it only counts.
+    /// Returns `true` if it only counts.
     pub const fn metrics_only(&self) -> bool {
         self.metrics_only
     }
 
-    /// Whether a call that took so long is slow.
+    /// Returns `true` if a call that took this long is slow.
     #[inline]
     pub fn is_slow(&self, took: Span) -> bool {
         self.slow.is_some_and(|slow| took > slow.longer_than)
     }
 
-    /// Whether the counts of a window open it.
+    /// Returns `true` if the counts of a window open the breaker.
     #[inline]
     pub(super) fn opens(&self, counts: &Counts) -> bool {
         counts.total >= u64::from(self.min) && self.too_many(counts)
     }
 
-    /// Whether so many of so many are too many.
+    /// Returns `true` if the share of failed or slow calls is too high.
     #[inline]
     pub(super) fn too_many(&self, counts: &Counts) -> bool {
         let Counts { total, failed, slow } = *counts;
-        // Cannot wrap: counts are of calls that were made one by one, far below 2^57.
+        // Cannot overflow: calls are counted one by one, far below 2^57.
         let reaches = |part: u64, percent: u8| part * 100 >= u64::from(percent) * total;
         reaches(failed, self.failure_rate) || self.slow.is_some_and(|limit| reaches(slow, limit.rate))
     }
@@ -248,9 +249,9 @@ impl Hash for BreakerConfig {
 }
 
 fn percent(what: &'static str, value: u64) -> Result<u8, OutOfBounds> {
-    let advice = ["that would open it at once, use 1% to 100%", "use 1% to 100%"];
+    let advice = ["0% would open it at once, use 1% to 100%", "use 1% to 100%"];
     let percent = checked_number(what, value, (1, 100), advice)?;
-    // Never cut: at most 100.
+    // Never truncated: at most 100.
     Ok(u8::try_from(percent).unwrap_or(100))
 }
 

@@ -1,65 +1,65 @@
-//! The probes of one half-open phase: who is out, how the others ended, and what that comes to.
+//! The probes of one half-open phase: which are in flight, how the others ended, and what follows.
 
 use super::config::BreakerConfig;
 use super::rolling::Counts;
 use sluicegate_core::Time;
 
-/// A probe that has been let through and not ended.
+/// A probe in flight.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     number: u64,
     since: Time,
 }
 
-/// What the probes come to.
+/// The state that the probes lead to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Transition {
     Close,
-    /// It has failed, at this time.
+    /// Opens again, as of this time.
     Open(Time),
 }
 
 #[derive(Clone, Default, Debug)]
 pub(super) struct Probes {
-    /// In the order in which they were let through, which is that of their times.
+    /// In order of admission, and so of their times.
     in_flight: Vec<Probe>,
     ended: Counts,
 }
 
 impl Probes {
-    /// A new phase.
+    /// Starts a new phase.
     pub(super) fn clear(&mut self) {
         self.in_flight.clear();
         self.ended = Counts::default();
     }
 
-    /// How those that have ended did.
+    /// Returns the outcomes so far.
     pub(super) fn ended(&self) -> Counts {
         self.ended
     }
 
-    /// How many are out.
+    /// Returns the number of probes in flight.
     pub(super) fn in_flight(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// Whether this one is out.
+    /// Returns `true` if this probe is in flight.
     pub(super) fn is_in_flight(&self, number: u64) -> bool {
         self.in_flight.iter().any(|in_flight| in_flight.number == number)
     }
 
-    /// Whether one is out that may still end in time.
+    /// Returns `true` if a probe in flight has not expired.
     pub(super) fn any_live(&self, config: &BreakerConfig, now: Time) -> bool {
         self.in_flight.last().is_some_and(|last| last.since.saturating_add(config.probe_ttl()) > now)
     }
 
-    /// Whether one more may be let through.
+    /// Returns `true` if another probe may be admitted.
     pub(super) fn has_capacity(&self, config: &BreakerConfig) -> bool {
         let in_flight = u64::try_from(self.in_flight.len()).unwrap_or(u64::MAX);
         in_flight.saturating_add(self.ended.total) < u64::from(config.probes())
     }
 
-    /// Lets one more through if there is a place.
+    /// Admits another probe if there is capacity.
     pub(super) fn admit(&mut self, config: &BreakerConfig, number: u64, now: Time) -> bool {
         let has_capacity = self.has_capacity(config);
         if has_capacity {
@@ -68,7 +68,7 @@ impl Probes {
         has_capacity
     }
 
-    /// One that is out has ended; with `None` it counts nothing, and its place is free.
+    /// Ends a probe in flight. With `None` it counts nothing, and its slot is free again.
     pub(super) fn end(
         &mut self,
         config: &BreakerConfig,
@@ -82,9 +82,9 @@ impl Probes {
         self.count(config, failed, slow, now)
     }
 
-    /// Those that should have ended by now have failed, one after another, each at its time.
+    /// Fails overdue probes in order, each at the time it expired.
     pub(super) fn expire(&mut self, config: &BreakerConfig, now: Time) -> Option<Transition> {
-        // The clock stepped back: who was let through in the future was let through now.
+        // The clock stepped back: a probe admitted in the future was admitted now.
         for in_flight in self.in_flight.iter_mut().rev().take_while(|in_flight| in_flight.since > now) {
             in_flight.since = now;
         }
@@ -98,7 +98,7 @@ impl Probes {
         None
     }
 
-    /// If nothing more is heard of those that are out: what that comes to, and when.
+    /// Returns what follows, and when, if no probe in flight ends in time.
     pub(super) fn if_all_expire(&self, config: &BreakerConfig, now: Time) -> (Option<Transition>, Time) {
         let mut last = now;
         let mut probes = Probes { in_flight: Vec::new(), ended: self.ended };
@@ -122,7 +122,8 @@ impl Probes {
         self.ended.slow += u64::from(slow);
         let Counts { total, failed, slow } = self.ended;
         let probes = u64::from(config.probes());
-        // At the worst all that are to come fail and are slow; at the best none. If both come to the same, it is decided.
+        // At worst, all remaining probes fail and are slow; at best, none. If both lead to the same
+        // state, it is decided.
         let to_come = probes.saturating_sub(total);
         let best = Counts { total: probes, failed, slow };
         let worst = Counts { total: probes, failed: failed + to_come, slow: slow + to_come };

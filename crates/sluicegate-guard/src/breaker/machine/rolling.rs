@@ -1,29 +1,30 @@
-//! How calls of late have ended, counted exactly: of a time, or the last so many.
+//! Exact counts of recent outcomes: of a period, or of the last N calls.
 
 use super::config::Window;
 use sluicegate_core::{Span, Time};
 
-/// A window of time is cut into so many slices, as Hystrix cuts its 10 s of health counts into 500 ms.
+/// The number of slices of a window of time. Hystrix cuts its 10 s of health counts into 500 ms
+/// too.
 pub const SLICES: usize = 20;
 
-/// Calls that have ended.
+/// Counts of calls that have ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Counts {
-    /// All of them.
+    /// All calls.
     pub total: u64,
-    /// Those that failed.
+    /// Failed calls.
     pub failed: u64,
-    /// Those that were slow, failed or not.
+    /// Slow calls, failed or not.
     pub slow: u64,
 }
 
 impl Counts {
-    /// The percentage that failed, rounded down; 0 of none.
+    /// Returns the percentage of failed calls, rounded down; 0 if there are no calls.
     pub fn failure_rate(&self) -> u8 {
         self.percent(self.failed)
     }
 
-    /// The percentage that was slow, rounded down; 0 of none.
+    /// Returns the percentage of slow calls, rounded down; 0 if there are no calls.
     pub fn slow_rate(&self) -> u8 {
         self.percent(self.slow)
     }
@@ -42,7 +43,7 @@ impl Counts {
 
     #[inline]
     fn subtract(&mut self, other: Counts) {
-        // Cannot wrap: what leaves was added before.
+        // Cannot underflow: it was added before.
         self.total -= other.total;
         self.failed -= other.failed;
         self.slow -= other.slow;
@@ -64,9 +65,10 @@ impl Rolling {
         }
     }
 
-    /// Enters a call that has just ended, and says what counts now. A window of calls does not ask for the time.
+    /// Records a call, and returns the counts of the window. A window of calls does not read the
+    /// time.
     ///
-    /// By reference: a copy of what was just written in parts waits for all of them.
+    /// By reference: copying a value just written in parts would wait for all of them.
     #[inline]
     pub(super) fn record(&mut self, failed: bool, slow: bool, now: impl FnOnce() -> Time) -> &Counts {
         match self {
@@ -75,7 +77,8 @@ impl Rolling {
         }
     }
 
-    /// Enters one more call that was not slow into a window of calls, unless what would count then opens the breaker. Whether it has.
+    /// Records a call that was not slow in a window of calls, unless the counts would then open the
+    /// breaker. Returns `true` if it was recorded.
     #[inline]
     pub(super) fn record_unless(&mut self, failed: bool, opens: impl FnOnce(&Counts) -> bool) -> bool {
         match self {
@@ -84,7 +87,7 @@ impl Rolling {
         }
     }
 
-    /// What counts at this time.
+    /// Returns the counts at this time.
     pub(super) fn counts(&mut self, now: Time) -> Counts {
         match self {
             Rolling::Time(slices) => {
@@ -103,17 +106,17 @@ impl Rolling {
     }
 }
 
-/// A window of time: the slice in progress and those before it.
+/// A window of time: the current slice and those before it.
 #[derive(Clone, Debug)]
 pub(super) struct Slices {
-    /// How long a slice is, in microseconds.
+    /// The length of a slice, in microseconds.
     length: u64,
-    /// When the slice in progress began: a multiple of the length.
+    /// The start of the current slice: a multiple of the length.
     began: u64,
-    /// The place of the slice in progress; the one after it, round the ring, is the oldest.
+    /// The index of the current slice; the next one in the ring is the oldest.
     newest: usize,
     ring: [Counts; SLICES],
-    /// Of all slices.
+    /// The sum of all slices.
     sum: Counts,
 }
 
@@ -124,7 +127,7 @@ impl Slices {
         Slices { length, began: 0, newest: 0, ring: [Counts::default(); SLICES], sum: Counts::default() }
     }
 
-    /// Not in place: reading a clock would be too much of it.
+    /// Not inlined: reading a clock would bloat the caller.
     #[inline(never)]
     fn record(&mut self, failed: bool, slow: bool, now: impl FnOnce() -> Time) -> &Counts {
         self.advance_to(now());
@@ -135,11 +138,12 @@ impl Slices {
         &self.sum
     }
 
-    /// Makes the slice of this time the one in progress.
+    /// Makes the slice of this time the current one.
     #[inline]
     fn advance_to(&mut self, now: Time) {
-        // A slice before the one in progress is taken for it: the clocks of two threads may differ by a little, and going to
-        // and fro would drop the oldest slice each time. Cannot wrap: times are below 2^58, lengths below 2^37.
+        // A time in the previous slice counts as the current one: the clocks of two threads may
+        // differ a little, and switching back and forth would drop the oldest slice each time.
+        // Cannot overflow: times are below 2^58, lengths below 2^37.
         let now = now.as_micros();
         if now + self.length < self.began || now >= self.began + self.length {
             self.rotate(now);
@@ -149,7 +153,8 @@ impl Slices {
     #[cold]
     fn rotate(&mut self, now: u64) {
         let began = now - now % self.length;
-        // A step back by more than a slice turns nothing: what there is stays in its order, from the new time on.
+        // A step back by more than a slice drops nothing: the slices keep their order, from the new
+        // time on.
         let passed = began.saturating_sub(self.began) / self.length;
         let passed = usize::try_from(passed).map_or(SLICES, |passed| passed.min(SLICES));
         for _ in 0..passed {
@@ -167,7 +172,7 @@ impl Slices {
     }
 }
 
-/// How many calls a word holds, 2 bits each.
+/// The number of calls per word, 2 bits each.
 const CALLS_PER_WORD: u32 = 32;
 const FAILED: u64 = 1;
 const SLOW: u64 = 2;
@@ -176,19 +181,19 @@ const SLOW: u64 = 2;
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     words: Vec<u64>,
-    /// Where the next call goes.
+    /// The index of the next call.
     next: u32,
-    /// How many there is room for.
+    /// The capacity.
     calls: u32,
     sum: Counts,
 }
 
-/// One more call in a ring.
+/// An update of the ring by one call.
 struct Update {
     index: usize,
-    /// The bits of the word there that change.
+    /// The bits of the word to flip.
     flip: u64,
-    /// What counts then.
+    /// The counts after the update.
     sum: Counts,
 }
 
@@ -215,16 +220,16 @@ impl Ring {
         is_entered
     }
 
-    /// What one more call comes to: it takes the place of the oldest one. Before the ring is full, what is there counts for
-    /// nothing: it was cleared.
+    /// Computes the update that replaces the oldest call. Before the ring is full the oldest call
+    /// counts for nothing: it was cleared.
     #[inline]
     fn update(&self, failed: bool, slow: bool) -> Update {
         let (index, shift) = (self.next / CALLS_PER_WORD, self.next % CALLS_PER_WORD * 2);
         let index = usize::try_from(index).unwrap_or(usize::MAX);
-        // Always there: `next` is below `calls`.
+        // Always in bounds: `next` is below `calls`.
         let word = self.words.get(index).copied().unwrap_or(0);
         let (oldest, call) = (word >> shift & (FAILED | SLOW), u64::from(failed) | u64::from(slow) << 1);
-        // Cannot wrap: what leaves was added before.
+        // Cannot underflow: it was added before.
         let sum = Counts {
             total: self.total_after(),
             failed: self.sum.failed + (call & FAILED) - (oldest & FAILED),
@@ -235,7 +240,7 @@ impl Ring {
 
     #[inline]
     fn make(&mut self, Update { index, flip, sum }: Update) {
-        // Mostly a call takes the place of one that ended like it, and there is nothing to write.
+        // Usually a call replaces one with the same outcome, and there is nothing to write.
         if flip != 0
             && let Some(word) = self.words.get_mut(index)
         {
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_counts_while_it_or_one_of_the_19_after_it_is_in_progress() {
+    fn a_slice_counts_for_itself_and_the_19_slices_after_it() {
         let mut rolling = Rolling::new(Window::Time(Span::from_micros(20_000)));
         rolling.record(true, false, || at(7_999_999));
         assert_eq!(rolling.counts(at(7_999_999)), Counts { total: 1, failed: 1, slow: 0 });
@@ -283,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_long_time_nothing_is_left() {
+    fn everything_ages_out_after_a_long_time() {
         let mut rolling = Rolling::new(Window::Time(Span::from_micros(20_000)));
         rolling.record(true, true, || at(1_000));
         assert_eq!(total(&mut rolling, Time::MAX.as_micros()), 0);
@@ -300,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clocks_that_differ_a_little_at_the_end_of_a_slice_drop_nothing() {
+    fn clocks_that_differ_slightly_at_a_slice_end_drop_nothing() {
         let mut rolling = Rolling::new(Window::Time(Span::from_micros(20_000)));
         rolling.record(false, false, || at(1_000));
         for _ in 0..100 {
@@ -312,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_step_back_what_there_was_lives_one_window_longer_at_the_most() {
+    fn after_a_step_back_counts_last_at_most_one_window_longer() {
         let mut rolling = Rolling::new(Window::Time(Span::from_micros(20_000)));
         rolling.record(false, false, || at(1_000_000));
         rolling.record(false, false, || at(1_010_000));
@@ -323,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_holds_exactly_the_last_calls_wherever_it_wraps() {
+    fn a_ring_holds_exactly_the_last_n_calls() {
         for calls in [1_u32, 2, 3, 31, 32, 33, 64, 65, 100] {
             let mut ring = Ring::new(calls);
             let mut all: Vec<(bool, bool)> = Vec::new();

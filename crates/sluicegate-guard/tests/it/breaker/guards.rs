@@ -1,4 +1,5 @@
-//! What becomes of a call: told, dropped, slow, in a panic, in a future; forced states, changes of rules, the clock, events.
+//! Calls: finished, dropped, slow, in a panic, in a future; forced states, changes, the clock,
+//! events.
 
 use super::{SECOND, admitted, breaker, denied_for, open};
 use sluicegate_guard::breaker::{Breaker, CallError, Change, Counts, Forced, Outcome, State};
@@ -11,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 #[test]
-fn open_ends_at_retry_after_and_not_a_tick_sooner() {
+fn open_ends_exactly_at_retry_after() {
     let (payments, clock) = breaker("breaker 50%/4calls open=5s");
     open(&payments);
     clock.advance(2 * SECOND);
@@ -25,7 +26,7 @@ fn open_ends_at_retry_after_and_not_a_tick_sooner() {
 }
 
 #[test]
-fn a_dropped_call_counts_nothing_a_dropped_probe_has_failed_and_a_panic_always_has() {
+fn dropped_calls_count_nothing_dropped_probes_and_panics_fail() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     for _ in 0..10 {
         drop(admitted(&payments));
@@ -55,7 +56,7 @@ fn a_dropped_call_counts_nothing_a_dropped_probe_has_failed_and_a_panic_always_h
 }
 
 #[test]
-fn what_takes_longer_than_slow_is_slow_whether_it_fails_or_not() {
+fn slow_calls_count_whether_they_fail_or_not() {
     let (payments, clock) = breaker("breaker 100%/4calls slow=2s slow-rate=75%");
     let takes = |time: Duration, outcome: Outcome| {
         let call = admitted(&payments);
@@ -76,7 +77,7 @@ fn what_takes_longer_than_slow_is_slow_whether_it_fails_or_not() {
 }
 
 #[test]
-fn several_probes_are_decided_as_soon_as_the_rest_cannot_change_it() {
+fn probes_are_decided_once_the_rest_cannot_change_it() {
     // 50 % of 4: two failures are too many, three successes are enough.
     for (ends, after) in
         [("ff", State::Open), ("sfs", State::HalfOpen), ("sfss", State::Closed), ("sss", State::Closed)]
@@ -90,14 +91,14 @@ fn several_probes_are_decided_as_soon_as_the_rest_cannot_change_it() {
             assert_eq!(payments.state(), State::HalfOpen, "{ends}");
             if end == 's' { probe.success() } else { probe.failure() }
         }
-        // Those that were not used have been dropped by now: failed probes, unless it was decided before.
+        // Unused probes have been dropped by now: failed, unless the phase was decided before.
         let expected = if after == State::HalfOpen { State::Open } else { after };
         assert_eq!(payments.state(), expected, "{ends}");
     }
 }
 
 #[test]
-fn forced_states_hold_until_they_are_let_go() {
+fn forced_states_last_until_unforced() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     let early = admitted(&payments);
     payments.force(Forced::Open);
@@ -129,7 +130,7 @@ fn forced_states_hold_until_they_are_let_go() {
 }
 
 #[test]
-fn changed_rules_keep_what_is_open_open_and_the_counts_of_the_same_window() {
+fn a_change_keeps_the_open_state_and_counts_of_the_same_window() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     (0..3).for_each(|_| admitted(&payments).failure());
     payments.change("breaker 50%/4calls open=10s min=4").unwrap();
@@ -156,7 +157,7 @@ fn changed_rules_keep_what_is_open_open_and_the_counts_of_the_same_window() {
 }
 
 #[test]
-fn a_clock_that_steps_back_locks_out_for_open_at_the_most() {
+fn a_backward_clock_step_denies_for_at_most_open() {
     let (payments, clock) = breaker("breaker 50%/4calls open=5s probe-ttl=5s");
     open(&payments);
     let now = clock.now();
@@ -173,23 +174,23 @@ fn a_clock_that_steps_back_locks_out_for_open_at_the_most() {
 #[test]
 fn not_every_error_is_a_failure() {
     let (payments, _) = breaker("breaker 50%/4calls");
-    let judge = |result: &Result<(), u16>| match result {
+    let classify = |result: &Result<(), u16>| match result {
         Ok(()) => Outcome::Success,
         Err(400..500) => Outcome::Ignored,
         Err(_) => Outcome::Failure,
     };
     for _ in 0..10 {
-        assert_eq!(payments.call_with(|| Err(404), judge), Err(CallError::Failed(404)));
+        assert_eq!(payments.call_with(|| Err(404), classify), Err(CallError::Failed(404)));
     }
     assert_eq!(payments.stats().window.total, 0);
     for _ in 0..4 {
-        let _ = payments.call_with(|| Err(503), judge);
+        let _ = payments.call_with(|| Err(503), classify);
     }
-    assert!(matches!(payments.call_with(|| Ok(()), judge), Err(CallError::Denied(_))));
+    assert!(matches!(payments.call_with(|| Ok(()), classify), Err(CallError::Denied(_))));
 }
 
 #[test]
-fn a_future_is_asked_for_when_polled_and_a_dropped_probe_has_failed() {
+fn run_admits_on_first_poll_and_a_dropped_probe_fails() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     let mut context = Context::from_waker(Waker::noop());
     let never_polled = payments.run(std::future::pending::<Result<(), ()>>());
@@ -217,7 +218,7 @@ fn a_future_is_asked_for_when_polled_and_a_dropped_probe_has_failed() {
 
 #[derive(Default)]
 struct Heard {
-    told: Mutex<Vec<(Change, State)>>,
+    changes: Mutex<Vec<(Change, State)>>,
     /// An observer may ask the breaker: no lock is held.
     breaker: Mutex<Option<Breaker>>,
 }
@@ -229,12 +230,12 @@ impl Observer for Heard {
         if let Some(breaker) = &*self.breaker.lock().unwrap() {
             let _ = breaker.stats();
         }
-        self.told.lock().unwrap().push((*change, *state));
+        self.changes.lock().unwrap().push((*change, *state));
     }
 }
 
 #[test]
-fn whoever_watches_is_told_when_no_lock_is_held() {
+fn observers_run_without_a_lock_held() {
     let (clock, heard) = (ManualClock::default(), Arc::new(Heard::default()));
     let builder = Breaker::builder("breaker 50%/4calls probe-ttl=1s").name("payments").clock(clock.clone());
     let payments = builder.observer(Arc::clone(&heard)).build().unwrap();
@@ -247,10 +248,10 @@ fn whoever_watches_is_told_when_no_lock_is_held() {
     payments.force(Forced::Open);
     payments.unforce();
     payments.unforce();
-    let told = heard.told.lock().unwrap();
+    let changes = heard.changes.lock().unwrap();
     let failed = |failed| Counts { total: failed, failed, slow: 0 };
     assert_eq!(
-        *told,
+        *changes,
         [
             (Change::Opened(failed(4)), State::Open),
             (Change::HalfOpened, State::HalfOpen),
@@ -262,21 +263,22 @@ fn whoever_watches_is_told_when_no_lock_is_held() {
             (Change::Reset, State::Closed),
         ]
     );
-    drop(told);
+    drop(changes);
     *heard.breaker.lock().unwrap() = None;
 }
 
-/// Panics whatever it is told, while it is switched on.
+/// Panics on every event while it is switched on.
 #[derive(Default)]
 struct Panics(AtomicBool);
 
 impl Observer for Panics {
     fn event(&self, event: &Event) {
-        assert!(!self.0.load(Ordering::SeqCst), "told of {event:?}");
+        assert!(!self.0.load(Ordering::SeqCst), "changes of {event:?}");
     }
 }
 
-/// It is told of the probe, panics, and is told that the probe has failed while that panic goes on: a second one would end the process.
+/// The observer panics on the event of the probe, then again on its failure during that panic: a
+/// second panic would abort the process.
 #[test]
 fn an_observer_that_panics_loses_no_probe() {
     let (clock, observer) = (ManualClock::default(), Arc::new(Panics::default()));
@@ -291,7 +293,7 @@ fn an_observer_that_panics_loses_no_probe() {
     clock.advance(5 * SECOND);
     let probe = admitted(&payments);
     observer.0.store(true, Ordering::SeqCst);
-    // Dropped without a panic, it is told of by one.
+    // Dropped without a panic, so that the observer panics alone.
     assert!(catch_unwind(AssertUnwindSafe(|| drop(probe))).is_err());
     observer.0.store(false, Ordering::SeqCst);
     clock.advance(5 * SECOND);
@@ -300,7 +302,7 @@ fn an_observer_that_panics_loses_no_probe() {
 }
 
 #[test]
-fn clones_are_the_same_breaker_and_a_trial_may_outlive_it() {
+fn clones_share_state_and_an_admitted_call_may_outlive_them() {
     let (payments, _) = breaker("breaker 50%/4calls");
     let same = payments.clone();
     open(&same);

@@ -24,7 +24,7 @@ fn open(breakers: &KeyedBreakers, key: &str) {
 }
 
 #[test]
-fn keys_are_apart_from_each_other() {
+fn keys_have_separate_breakers() {
     let (hosts, clock) = breakers(100);
     open(&hosts, "a");
     assert!(!hosts.try_acquire("a").allowed());
@@ -42,7 +42,7 @@ fn keys_are_apart_from_each_other() {
 }
 
 #[test]
-fn there_are_never_more_than_max_keys() {
+fn max_keys_is_never_exceeded() {
     for max_keys in [1, 3, 64, 200, 1_000] {
         let (hosts, _) = breakers(max_keys);
         for key in 0..3_000_u32 {
@@ -52,7 +52,7 @@ fn there_are_never_more_than_max_keys() {
         assert!(stats.keys <= max_keys && stats.max_keys <= max_keys, "{stats:?}");
         // Not all tables are equally full, and what does not divide is left out.
         assert!(stats.keys * 10 >= max_keys * 9, "{stats:?}");
-        // What those who made room had seen is not lost.
+        // The totals of evicted breakers are kept.
         assert_eq!(
             (stats.totals.allowed(), stats.evicted, stats.no_room),
             (3_000, 3_000 - stats.keys as u64, 0)
@@ -61,7 +61,7 @@ fn there_are_never_more_than_max_keys() {
 }
 
 #[test]
-fn the_bounds_of_max_keys_are_named() {
+fn errors_name_the_bounds_of_max_keys() {
     for (max_keys, fits) in [(0, false), (1, true), (MAX_BREAKERS_MAX, true), (MAX_BREAKERS_MAX + 1, false)] {
         let built = KeyedBreakers::builder("breaker 50%/10s").max_keys(max_keys).build();
         assert_eq!(built.is_ok(), fits, "{max_keys}");
@@ -75,7 +75,7 @@ fn the_bounds_of_max_keys_are_named() {
 }
 
 #[test]
-fn idle_ones_make_room_first_then_the_closed_one_that_was_asked_longest_ago() {
+fn eviction_takes_idle_then_least_recently_used_closed() {
     let (hosts, clock) = breakers(3);
     admitted(&hosts, "old").success();
     clock.advance(20 * SECOND);
@@ -92,7 +92,7 @@ fn idle_ones_make_room_first_then_the_closed_one_that_was_asked_longest_ago() {
 }
 
 #[test]
-fn open_ones_are_kept_however_many_keys_come() {
+fn open_breakers_are_never_evicted() {
     let (hosts, clock) = breakers(4);
     open(&hosts, "down");
     hosts.get("maintenance").force(Forced::Open);
@@ -100,7 +100,8 @@ fn open_ones_are_kept_however_many_keys_come() {
         admitted(&hosts, key).success();
     }
     assert!(!hosts.try_acquire("down").allowed() && !hosts.try_acquire("maintenance").allowed());
-    // With its time over it lets one through in any case, and can be spared; what is forced never is.
+    // Once `open` has elapsed it would admit a probe anyway, so it may be evicted; a forced one may
+    // not.
     clock.advance(5 * SECOND);
     let _probe = admitted(&hosts, "down");
     for key in 0..1_000_u32 {
@@ -111,7 +112,7 @@ fn open_ones_are_kept_however_many_keys_come() {
 }
 
 #[test]
-fn full_of_open_ones_a_new_key_passes_and_is_not_remembered() {
+fn without_a_victim_a_new_key_is_admitted_and_not_stored() {
     let (hosts, clock) = breakers(2);
     open(&hosts, "a");
     open(&hosts, "b");
@@ -120,7 +121,8 @@ fn full_of_open_ones_a_new_key_passes_and_is_not_remembered() {
     }
     assert_eq!((hosts.state("c"), hosts.stats().no_room, hosts.stats().keys), (None, 10, 2));
     assert!(!hosts.try_acquire("a").allowed() && !hosts.try_acquire("b").allowed());
-    // Nobody asks for "a" and "b" any more. When their time is over, they make room: a set cannot be full for ever.
+    // "a" and "b" are no longer used. Once `open` has elapsed they are evicted: a set cannot stay
+    // full.
     clock.advance(5 * SECOND);
     open(&hosts, "c");
     open(&hosts, "d");
@@ -128,7 +130,7 @@ fn full_of_open_ones_a_new_key_passes_and_is_not_remembered() {
 }
 
 #[test]
-fn a_key_can_be_forgotten_and_all_can_be_changed() {
+fn a_key_can_be_removed_and_all_can_be_changed() {
     let (hosts, _) = breakers(100);
     open(&hosts, "a");
     admitted(&hosts, "b").success();
@@ -145,7 +147,7 @@ fn a_key_can_be_forgotten_and_all_can_be_changed() {
 }
 
 #[test]
-fn threads_that_meet_at_a_new_key_get_the_same_breaker() {
+fn threads_racing_for_a_new_key_get_the_same_breaker() {
     let (hosts, _) = breakers(1_000);
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -162,7 +164,7 @@ fn threads_that_meet_at_a_new_key_get_the_same_breaker() {
 
 /// Several probes may be out: while one is, to forget its breaker would let everybody through.
 #[test]
-fn a_half_open_one_is_kept_while_a_probe_is_out_though_others_may_pass() {
+fn a_half_open_breaker_with_a_probe_in_flight_is_not_evicted() {
     let clock = ManualClock::default();
     let rules = "breaker 50%/10s min=2 open=5s probes=3 probe-ttl=2s";
     let hosts = KeyedBreakers::builder(rules).clock(clock.clone()).max_keys(2).build().unwrap();
@@ -173,7 +175,7 @@ fn a_half_open_one_is_kept_while_a_probe_is_out_though_others_may_pass() {
     let flood = || (0..100_u32).for_each(|key| admitted(&hosts, key).failure());
     flood();
     assert_eq!(hosts.state("down"), Some(State::HalfOpen));
-    // It has not ended in time. Nobody looks, so it is not known what that comes to, and it may be forgotten.
+    // The probe has expired. It is not looked at, so the result is unknown, and it may be evicted.
     clock.advance(2 * SECOND);
     flood();
     assert_eq!(hosts.state("down"), None);
@@ -181,7 +183,7 @@ fn a_half_open_one_is_kept_while_a_probe_is_out_though_others_may_pass() {
 }
 
 #[test]
-fn whichever_change_comes_last_holds_for_all_keys() {
+fn the_last_change_applies_to_all_keys() {
     let (hosts, _) = breakers(1_000);
     let rules: Vec<String> = (1..=50).map(|rate| format!("breaker {rate}%/10s")).collect();
     std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Hystrix: 10 s, 20 calls, 50 %: 19 failures do not trip it, 20 calls of which 10 failed do.
 #[test]
-fn hystrix_defaults_19_failures_do_not_trip_and_20_calls_at_50_percent_do() {
+fn hystrix_defaults_open_at_20_calls_and_50_percent() {
     let (payments, _) = breaker("breaker 50%/10s");
     (0..19).for_each(|_| admitted(&payments).failure());
     assert_eq!(payments.state(), State::Closed);
@@ -28,10 +28,11 @@ fn hystrix_defaults_19_failures_do_not_trip_and_20_calls_at_50_percent_do() {
     assert_eq!(payments.state(), State::Closed, "45 %");
 }
 
-/// Hystrix#1861: a command that began before the circuit opened was unsubscribed while the probe was out. That flipped `HALF_OPEN` to
-/// `OPEN`, so the probe's success could not close it, and it stayed open for ever.
+/// Hystrix#1861: a command that began before the circuit opened was unsubscribed while the probe
+/// was out. That flipped `HALF_OPEN` to `OPEN`, so the probe's success could not close it, and it
+/// stayed open for ever.
 #[test]
-fn hystrix_1861_a_call_from_before_it_opened_does_not_disturb_the_probe() {
+fn hystrix_1861_an_earlier_call_does_not_disturb_the_probe() {
     for outcome in [Outcome::Dropped, Outcome::Failure, Outcome::Success, Outcome::Ignored] {
         let (payments, clock) = breaker("breaker 50%/4calls");
         let [early, later] = [admitted(&payments), admitted(&payments)];
@@ -41,7 +42,7 @@ fn hystrix_1861_a_call_from_before_it_opened_does_not_disturb_the_probe() {
         assert_eq!(payments.state(), State::HalfOpen);
         early.finish(outcome);
         assert_eq!(payments.state(), State::HalfOpen, "after {outcome:?}");
-        assert!(!payments.try_acquire().allowed(), "no place is free");
+        assert!(!payments.try_acquire().allowed(), "no probe slot is free");
         probe.success();
         assert_eq!(payments.state(), State::Closed);
         // Nor does it count in the fresh window.
@@ -50,10 +51,11 @@ fn hystrix_1861_a_call_from_before_it_opened_does_not_disturb_the_probe() {
     }
 }
 
-/// Hystrix#1781: the state and the time of opening were two atomics. Under load a trip could come between a success and the reset of
-/// the time, which left it open with no time of opening: no probe ever again.
+/// Hystrix#1781: the state and the time of opening were two atomics. Under load a trip could come
+/// between a success and the reset of the time, which left it open with no time of opening: no
+/// probe ever again.
 #[test]
-fn hystrix_1781_under_load_it_is_never_open_without_an_end() {
+fn hystrix_1781_open_ends_under_load() {
     let (payments, clock) = breaker("breaker 50%/4calls open=1s");
     for round in 0..50 {
         let (fails, barrier) = (AtomicBool::new(true), Barrier::new(4));
@@ -72,8 +74,8 @@ fn hystrix_1781_under_load_it_is_never_open_without_an_end() {
                 });
             }
         });
-        // All is well from now on. The first good call may be the one that fills a window of which half failed; then it opens once more, and
-        // closes with the next one `open` later.
+        // All is well from now on. The first good call may be the one that fills a window of which
+        // half failed; then it opens once more, and closes with the next one `open` later.
         for _ in 0..2 {
             clock.advance(SECOND);
             let _ = payments.call(|| Ok::<_, ()>(()));
@@ -82,15 +84,15 @@ fn hystrix_1781_under_load_it_is_never_open_without_an_end() {
     }
 }
 
-/// Hystrix#1633: calls hung, the circuit opened, the service recovered, and no request was let through any more: the one probe had
-/// never come back.
+/// Hystrix#1633: calls hung, the circuit opened, the service recovered, and no request was let
+/// through any more: the one probe had never come back.
 #[test]
-fn hystrix_1633_a_probe_that_hangs_fails_by_itself() {
+fn hystrix_1633_a_probe_that_hangs_expires() {
     let (payments, clock) = breaker("breaker 50%/4calls open=5s probe-ttl=2s");
     open(&payments);
     clock.advance(5 * SECOND);
     let hung = admitted(&payments);
-    // It may be out for 2 s; then it has failed, and the sleep begins anew.
+    // The probe may take 2 s; then it has failed, and `open` starts again.
     assert_eq!(denied_for(&payments), 7 * SECOND);
     clock.advance(Duration::from_micros(6_999_999));
     assert!(!payments.try_acquire().allowed());
@@ -104,13 +106,14 @@ fn hystrix_1633_a_probe_that_hangs_fails_by_itself() {
     assert_eq!(payments.state(), State::Closed);
 }
 
-/// Hystrix#1723: of a command without a fallback a probe that failed was never marked as such, and the circuit stayed half-open for ever.
+/// Hystrix#1723: of a command without a fallback a probe that failed was never marked as such, and
+/// the circuit stayed half-open for ever.
 #[test]
-fn hystrix_1723_a_probe_that_fails_on_a_way_without_a_mark_counts_as_failed() {
+fn hystrix_1723_an_unreported_probe_counts_as_failed() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     let pay = |payments: &Breaker| -> Result<(), std::num::ParseIntError> {
         let admitted = admitted(payments);
-        let _amount: u32 = "none".parse()?; // Whoever wrote this forgot the admitted call.
+        let _amount: u32 = "none".parse()?; // this path forgets the admitted call
         admitted.success();
         Ok(())
     };
@@ -124,10 +127,10 @@ fn hystrix_1723_a_probe_that_fails_on_a_way_without_a_mark_counts_as_failed() {
     assert_eq!(payments.state(), State::Closed);
 }
 
-/// resilience4j#935: some of the permitted calls never told how they ended. With all permits gone and too few outcomes it stayed
-/// half-open for ever, as waiting there has no limit by default.
+/// resilience4j#935: some of the permitted calls never told how they ended. With all permits gone
+/// and too few outcomes it stayed half-open for ever, as waiting there has no limit by default.
 #[test]
-fn resilience4j_935_permits_that_are_never_returned_do_not_hold_it_half_open() {
+fn resilience4j_935_unreturned_permits_do_not_block_half_open() {
     let (payments, clock) = breaker("breaker 50%/4calls probes=3 probe-ttl=2s");
     open(&payments);
     clock.advance(5 * SECOND);
@@ -143,10 +146,10 @@ fn resilience4j_935_permits_that_are_never_returned_do_not_hold_it_half_open() {
     assert_eq!(payments.state(), State::Closed);
 }
 
-/// resilience4j#903: with a window of time the outcomes of the permitted calls aged out of it, so that there were never enough of them
-/// to decide.
+/// resilience4j#903: with a window of time the outcomes of the permitted calls aged out of it, so
+/// that there were never enough of them to decide.
 #[test]
-fn resilience4j_903_probes_that_come_slowly_do_not_age_out() {
+fn resilience4j_903_slow_probes_do_not_age_out() {
     let (payments, clock) = breaker("breaker 25%/1s min=10 open=1s probes=10 probe-ttl=1min");
     (0..10).for_each(|_| admitted(&payments).failure());
     clock.advance(SECOND);
@@ -160,7 +163,8 @@ fn resilience4j_903_probes_that_come_slowly_do_not_age_out() {
     assert_eq!(payments.state(), State::Closed);
 }
 
-/// resilience4j#1389: an `Error` that no handler expects went past the breaker, so a permitted call ended untold, and it stuck half-open.
+/// resilience4j#1389: an `Error` that no handler expects went past the breaker, so a permitted call
+/// ended untold, and it stuck half-open.
 #[test]
 fn resilience4j_1389_a_probe_that_panics_has_failed() {
     let (payments, clock) = breaker("breaker 50%/4calls");
@@ -196,9 +200,10 @@ fn let_through(payments: &Breaker) -> u32 {
     passed.into_inner()
 }
 
-/// resilience4j#1090: with one permitted call in the half-open state, several got through under load.
+/// resilience4j#1090: with one permitted call in the half-open state, several got through under
+/// load.
 #[test]
-fn resilience4j_1090_exactly_one_probe_passes_under_load() {
+fn resilience4j_1090_exactly_one_probe_is_admitted_under_load() {
     let (payments, clock) = breaker("breaker 50%/4calls");
     open(&payments);
     for round in 0..20 {
@@ -211,9 +216,10 @@ fn resilience4j_1090_exactly_one_probe_passes_under_load() {
     }
 }
 
-/// resilience4j#1432: those who saw it open and lost the race to make it half-open passed beside the permitted calls.
+/// resilience4j#1432: calls that saw it open and lost the race to half-open were admitted beside
+/// the permitted calls.
 #[test]
-fn resilience4j_1432_whoever_loses_the_race_to_half_open_does_not_pass_beside_the_probes() {
+fn resilience4j_1432_losing_the_half_open_race_is_a_denial() {
     for probes in [1, 2, 7] {
         for _ in 0..20 {
             let (payments, clock) = breaker(&format!("breaker 50%/4calls probes={probes}"));
@@ -224,10 +230,10 @@ fn resilience4j_1432_whoever_loses_the_race_to_half_open_does_not_pass_beside_th
     }
 }
 
-/// Sentinel#1638: of two breakers the first let a probe through and the second denied the call. It was never made, so it never
-/// ended, and the first stayed half-open for ever.
+/// Sentinel#1638: of two breakers the first let a probe through and the second denied the call. It
+/// was never made, so it never ended, and the first stayed half-open for ever.
 #[test]
-fn sentinel_1638_a_probe_that_another_rule_blocks_gives_its_permit_back() {
+fn sentinel_1638_a_probe_that_is_not_made_frees_its_slot() {
     let (first, clock) = breaker("breaker 50%/4calls open=1s");
     let second = Breaker::builder("breaker 50%/4calls open=1min").clock(clock.clone()).build().unwrap();
     open(&first);

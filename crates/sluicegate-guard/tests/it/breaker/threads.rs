@@ -1,4 +1,4 @@
-//! Threads: nothing is lost, nobody passes beside the probes, whoever comes when.
+//! Threads: no outcome is lost, and no call is admitted beside the probes.
 
 use super::{SECOND, breaker, open};
 use sluicegate_guard::breaker::{Admission, State};
@@ -32,9 +32,10 @@ fn every_outcome_is_counted_once() {
     }
 }
 
-/// Calls that end while others ask, open and close: in each half-open phase no more than the probes pass, whatever the others do.
+/// Calls end while others are admitted, and the breaker opens and closes: in each half-open phase
+/// only the probes are admitted.
 #[test]
-fn probes_are_counted_however_calls_overlap() {
+fn probes_are_counted_when_calls_overlap() {
     const PROBES: u32 = 3;
     let (payments, clock) = breaker("breaker 50%/4calls probes=3 open=1s probe-ttl=1h");
     for round in 0..100 {
@@ -50,7 +51,8 @@ fn probes_are_counted_however_calls_overlap() {
                         match payments.try_acquire() {
                             Admission::Allowed(admitted) if admitted.is_probe() => {
                                 probes.fetch_add(1, Ordering::Relaxed);
-                                // Held until nobody asks any more, so that it is not decided meanwhile.
+                                // Held until all threads are done, so that the phase is not decided
+                                // meanwhile.
                                 std::mem::forget(admitted);
                             }
                             Admission::Allowed(_) => {

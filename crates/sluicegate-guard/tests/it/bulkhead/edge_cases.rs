@@ -18,7 +18,7 @@ fn bulkhead(text: &str) -> (Bulkhead, ManualClock) {
 }
 
 #[test]
-fn without_a_queue_nobody_waits() {
+fn without_a_queue_calls_are_denied_immediately() {
     let (bulkhead, _clock) = bulkhead("bulkhead 2");
     let (one, two) = (bulkhead.try_acquire(), bulkhead.try_acquire());
     assert!(one.is_some() && two.is_some() && bulkhead.try_acquire().is_none());
@@ -31,7 +31,7 @@ fn without_a_queue_nobody_waits() {
 }
 
 #[test]
-fn the_queue_has_a_bound_and_an_end() {
+fn the_queue_and_the_wait_are_bounded() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=2 wait=1s");
     let permit = bulkhead.try_acquire().unwrap();
     let (mut first, mut second) = (Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire()));
@@ -40,16 +40,16 @@ fn the_queue_has_a_bound_and_an_end() {
     assert_eq!((first.woken(), second.woken()), (0, 0));
     clock.advance(Duration::from_micros(1));
     assert_eq!((first.woken(), second.woken()), (1, 1));
-    let refused = first.poll().unwrap();
-    assert_eq!((refused.denial(), refused.waited()), (Some(Denial::TooLong), SECOND));
-    // The permit comes too late for the other one too, though it has not looked yet.
+    let denied = first.poll().unwrap();
+    assert_eq!((denied.denial(), denied.waited()), (Some(Denial::TooLong), SECOND));
+    // The permit comes too late for the other waiter too, though it has not polled yet.
     drop(permit);
     assert_eq!(second.poll().unwrap().denial(), Some(Denial::TooLong));
     assert!(bulkhead.try_acquire().is_some());
 }
 
 #[test]
-fn a_permit_goes_to_the_first_who_waits() {
+fn a_permit_goes_to_the_first_waiter() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1min");
     let permit = bulkhead.try_acquire().unwrap();
     let mut low = Asker::waiting(bulkhead.acquire().priority(Priority::Low));
@@ -57,7 +57,7 @@ fn a_permit_goes_to_the_first_who_waits() {
     let mut high = Asker::waiting(bulkhead.acquire().priority(Priority::High));
     clock.advance(SECOND);
     drop(permit);
-    assert!(bulkhead.try_acquire().is_none(), "nobody overtakes");
+    assert!(bulkhead.try_acquire().is_none(), "no call overtakes a waiter");
     let entry = high.poll().unwrap();
     assert_eq!(entry.waited(), SECOND);
     drop(entry);
@@ -74,9 +74,9 @@ fn a_permit_goes_to_the_first_who_waits() {
     }
 }
 
-/// Waiting, called, refused, and never polled.
+/// Waiting, granted, denied, and never polled.
 #[test]
-fn who_is_dropped_leaves_nothing_behind() {
+fn a_dropped_waiter_leaves_nothing_behind() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=9 wait=1min");
     drop(bulkhead.acquire());
     let permit = bulkhead.try_acquire().unwrap();
@@ -91,15 +91,15 @@ fn who_is_dropped_leaves_nothing_behind() {
     drop(next);
     assert_eq!((bulkhead.stats().in_use, bulkhead.stats().waiting), (0, 0));
     let _permit = bulkhead.try_acquire().unwrap();
-    let refused = Asker::waiting(bulkhead.acquire());
+    let denied = Asker::waiting(bulkhead.acquire());
     clock.advance(60 * SECOND);
-    assert_eq!(refused.woken(), 1);
-    drop(refused);
+    assert_eq!(denied.woken(), 1);
+    drop(denied);
     assert_eq!((bulkhead.stats().in_use, bulkhead.stats().waiting), (1, 0));
 }
 
 #[test]
-fn a_forgotten_future_keeps_its_permit_in_the_queue_no_longer_than_it_may_wait() {
+fn a_leaked_waiter_leaves_the_queue_at_its_deadline() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1 wait=1s");
     let permit = bulkhead.try_acquire().unwrap();
     std::mem::forget(Asker::waiting(bulkhead.acquire()));
@@ -112,7 +112,7 @@ fn a_forgotten_future_keeps_its_permit_in_the_queue_no_longer_than_it_may_wait()
 }
 
 #[test]
-fn a_limit_that_falls_throws_nobody_out_and_one_that_rises_calls() {
+fn a_lower_limit_revokes_nothing_and_a_higher_one_wakes() {
     let (bulkhead, _clock) = bulkhead("bulkhead 3 queue=5");
     let mut permits: Vec<_> = (0..3).map_while(|_| bulkhead.try_acquire()).collect();
     bulkhead.set_limit(1);
@@ -131,7 +131,7 @@ fn a_limit_that_falls_throws_nobody_out_and_one_that_rises_calls() {
 }
 
 #[test]
-fn a_time_that_has_passed_is_too_late_even_with_places_free() {
+fn a_past_deadline_is_denied_even_with_free_permits() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=1");
     let just_passed = clock.now().saturating_sub(Span::from_micros(1));
     assert_eq!(bulkhead.acquire_until(just_passed).blocking().denial(), Some(Denial::TooLong));
@@ -142,9 +142,10 @@ fn a_time_that_has_passed_is_too_late_even_with_places_free() {
     assert_eq!(bulkhead.acquire_until(clock.now()).blocking().denial(), Some(Denial::TooLong));
 }
 
-/// The clock steps back by a day while somebody waits: a permit is a permit. (That nobody waits for a day: `guard/clock_set.rs`.)
+/// The clock steps back by a day while a call waits; a free permit is still granted.
+/// (`guard/clock_steps.rs` tests that no wait lasts a day.)
 #[test]
-fn a_clock_that_steps_back_loses_nobody() {
+fn a_backward_clock_step_loses_no_waiter() {
     let (bulkhead, clock) = bulkhead("bulkhead 1 queue=2 wait=1s");
     let permit = bulkhead.try_acquire().unwrap();
     let (mut first, second) = (Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire()));
@@ -174,7 +175,7 @@ impl Wake for Panics {
 }
 
 #[test]
-fn a_waker_that_panics_costs_nobody_a_place() {
+fn a_panicking_waker_loses_no_permit() {
     let (bulkhead, _clock) = bulkhead("bulkhead 2 queue=5");
     let permits = (bulkhead.try_acquire(), bulkhead.try_acquire());
     let mut panics = Box::pin(bulkhead.acquire());
@@ -207,7 +208,7 @@ fn denial(event: &Event) -> Option<Denial> {
 }
 
 #[test]
-fn refusals_are_told() {
+fn denials_are_reported() {
     let events = Arc::new(Events::default());
     let clock = ManualClock::default();
     let builder = Bulkhead::builder("bulkhead 1 queue=1").clock(clock.clone()).observer(Arc::clone(&events));
@@ -218,12 +219,12 @@ fn refusals_are_told() {
     assert!(bulkhead.try_acquire().is_none());
     clock.advance(SECOND);
     assert!(waits.poll().is_some());
-    let refusals: Vec<Denial> = events.0.lock().unwrap().iter().filter_map(denial).collect();
+    let denials: Vec<Denial> = events.0.lock().unwrap().iter().filter_map(denial).collect();
     // The first could have waited, the second could not.
-    assert_eq!(refusals, [Denial::TooLong, Denial::QueueFull, Denial::TooLong]);
+    assert_eq!(denials, [Denial::TooLong, Denial::QueueFull, Denial::TooLong]);
 }
 
-/// What a rule was told.
+/// What an algorithm has seen.
 type Ended = Arc<Mutex<Vec<CompletedCall>>>;
 
 struct Notes(Ended);
@@ -236,7 +237,7 @@ impl Adapt for Notes {
 }
 
 #[test]
-fn a_rule_is_told_how_each_call_went_and_moves_the_limit() {
+fn an_algorithm_sees_each_call_and_sets_the_limit() {
     let (ended, clock) = (Ended::default(), ManualClock::default());
     let builder =
         Bulkhead::builder("bulkhead 2 queue=3").clock(clock.clone()).adapt(Notes(Arc::clone(&ended)));
@@ -248,10 +249,10 @@ fn a_rule_is_told_how_each_call_went_and_moves_the_limit() {
     // One permit was returned, and there is one more.
     assert_eq!((waits[0].woken(), waits[1].woken(), bulkhead.stats().limit), (1, 1, 3));
     drop(two);
-    let told: Vec<_> =
+    let seen: Vec<_> =
         ended.lock().unwrap().iter().map(|call| (call.outcome, call.took, call.in_use, call.limit)).collect();
     let took = Span::from_micros(30_000);
-    assert_eq!(told, [(Outcome::Success, took, 1, 2), (Outcome::Dropped, took, 2, 3)]);
+    assert_eq!(seen, [(Outcome::Success, took, 1, 2), (Outcome::Dropped, took, 2, 3)]);
 }
 
 /// Panics when a call fails.
@@ -265,7 +266,7 @@ impl Adapt for PanicsOnFailure {
 }
 
 #[test]
-fn a_rule_that_panics_costs_nobody_a_place() {
+fn a_panicking_algorithm_loses_no_permit() {
     let bulkhead = Bulkhead::builder("bulkhead 1 queue=1").adapt(PanicsOnFailure).build().unwrap();
     let permit = bulkhead.try_acquire().unwrap();
     let mut next = Asker::waiting(bulkhead.acquire());
@@ -282,7 +283,7 @@ fn a_rule_that_panics_costs_nobody_a_place() {
     assert_eq!(bulkhead.stats().in_use, 0);
 }
 
-/// Panics once when it is told to, and then shows the time.
+/// Panics once on demand, and then shows the time.
 #[derive(Clone, Debug, Default)]
 struct Trips {
     clock: ManualClock,
@@ -312,16 +313,17 @@ impl Adapt for Stays {
     }
 }
 
-/// A rule wants to know when a call began: the clock is asked when the permit has been taken.
+/// An algorithm needs the start of a call: the clock is read after the permit was taken.
 #[test]
-fn a_clock_that_panics_costs_nobody_a_place() {
+fn a_panicking_clock_loses_no_permit() {
     let clock = Trips::default();
     let builder = Bulkhead::builder("bulkhead 1 queue=2").adapt(Stays);
     let bulkhead = builder.clock(clock.clone()).build().unwrap();
     clock.after.store(1, Ordering::SeqCst);
     assert!(catch_unwind(AssertUnwindSafe(|| bulkhead.try_acquire())).is_err());
     assert_eq!(bulkhead.stats().in_use, 0);
-    // Somebody who was called, with another one waiting behind: the queue looks first, and then the call begins.
+    // A waiter with a permit, and another behind it: the queue is polled first, and then the call
+    // begins.
     let permit = bulkhead.try_acquire().unwrap();
     let (mut first, mut second) = (Asker::waiting(bulkhead.acquire()), Asker::waiting(bulkhead.acquire()));
     drop(permit);
@@ -357,7 +359,7 @@ mod nosy {
 
 #[test]
 fn no_waker_is_dropped_under_the_lock() {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (tell, seen) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (bulkhead, clock) = bulkhead("bulkhead 1 queue=3");
         let permit = bulkhead.try_acquire().unwrap();
@@ -378,5 +380,5 @@ fn no_waker_is_dropped_under_the_lock() {
         }
         let _ = tell.send(());
     });
-    assert_eq!(told.recv_timeout(Duration::from_secs(30)), Ok(()));
+    assert_eq!(seen.recv_timeout(Duration::from_secs(30)), Ok(()));
 }

@@ -1,4 +1,5 @@
-//! Random callers who ask, wait, look, leave and end their calls in any order, beside a list that says what should come of it.
+//! Random callers acquire, wait, poll, leave and finish in any order, beside a model that says what
+//! should happen.
 
 use super::support::Asker;
 use sluicegate_guard::bulkhead::{Bulkhead, Permit, PermitGrant};
@@ -17,12 +18,12 @@ impl Random {
     }
 }
 
-/// What should have become of somebody who waits.
+/// The expected result of a waiter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fate {
     Waits,
     Called,
-    Refused,
+    Denied,
 }
 
 struct Waiting {
@@ -33,7 +34,7 @@ struct Waiting {
     fate: Fate,
 }
 
-/// The bulkhead, and beside it how many are in and who waits, as plain lists.
+/// The bulkhead, and beside it the permits in use and the waiters as plain lists.
 struct Run {
     name: String,
     random: Random,
@@ -45,9 +46,10 @@ struct Run {
     waiting: Vec<Waiting>,
 }
 
-/// Nothing is lost or gained, nobody is overtaken, everybody is woken once, and nobody waits who could go.
+/// No permit is lost or gained, no waiter is overtaken, each is woken once, and none waits while a
+/// permit is free.
 #[test]
-fn whatever_happens_it_is_what_the_lists_say() {
+fn random_operations_match_the_model() {
     for seed in 1..=3_000_u64 {
         let mut random = Random((seed * 7_919) | 1);
         let (limit, queue) = (1 + random.below(3), random.below(5));
@@ -77,12 +79,12 @@ impl Run {
             _ => {
                 let by = [1, 400, 999, 1_000, 1_001][self.random.below(5)];
                 self.clock.advance(Duration::from_millis(by));
-                self.refuse_the_late();
+                self.deny_overdue();
             }
         }
     }
 
-    /// How many the lists say are in: those with a permit, and those for whom one is held.
+    /// Permits in use by the model: those held by callers, and those held for waiters.
     fn taken(&self) -> usize {
         self.permits.len() + self.waiting.iter().filter(|waiting| waiting.fate == Fate::Called).count()
     }
@@ -91,11 +93,11 @@ impl Run {
         self.waiting.iter().filter(|waiting| waiting.fate == Fate::Waits).count()
     }
 
-    fn refuse_the_late(&mut self) {
+    fn deny_overdue(&mut self) {
         let now = self.clock.now();
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.fate == Fate::Waits) {
             if waiting.until <= now {
-                waiting.fate = Fate::Refused;
+                waiting.fate = Fate::Denied;
             }
         }
     }
@@ -127,7 +129,7 @@ impl Run {
                 self.permits.push(permit);
             }
             Some(Err(denial)) => {
-                assert!(!is_free && !has_room, "{}: {number} was refused", self.name);
+                assert!(!is_free && !has_room, "{}: {number} was denied", self.name);
                 assert_eq!(denial, Denial::QueueFull);
             }
             None => {
@@ -152,7 +154,7 @@ impl Run {
         }
     }
 
-    /// Somebody leaves, wherever they stand, called or not.
+    /// A waiter leaves, with or without a permit.
     fn leave(&mut self) {
         if !self.waiting.is_empty() {
             let index = self.random.below(self.waiting.len());
@@ -161,7 +163,7 @@ impl Run {
         }
     }
 
-    /// Somebody looks, told or not.
+    /// A waiter polls, with or without a result.
     fn look(&mut self) {
         if self.waiting.is_empty() {
             return;
@@ -172,8 +174,8 @@ impl Run {
         match (fate, entry.map(PermitGrant::into_result)) {
             (Fate::Waits, None) => return,
             (Fate::Called, Some(Ok(permit))) => self.permits.push(permit),
-            (Fate::Refused, Some(Err(Denial::TooLong))) => {}
-            (fate, told) => panic!("{}: {fate:?}, and was told {told:?}", self.name),
+            (Fate::Denied, Some(Err(Denial::TooLong))) => {}
+            (fate, result) => panic!("{}: {fate:?}, but got {result:?}", self.name),
         }
         self.waiting.remove(index);
     }

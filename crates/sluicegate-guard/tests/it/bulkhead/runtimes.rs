@@ -15,7 +15,7 @@ fn bulkhead(text: &str) -> Bulkhead {
 }
 
 #[test]
-fn calls_go_in_as_others_come_out() {
+fn waiters_are_admitted_as_permits_are_released() {
     paused(async {
         let bulkhead = bulkhead("bulkhead 2 queue=10 wait=1min");
         let began = Instant::now();
@@ -40,7 +40,7 @@ fn calls_go_in_as_others_come_out() {
 }
 
 #[test]
-fn patience_ends_in_paused_time_too() {
+fn waits_end_in_paused_time_too() {
     paused(async {
         let bulkhead = bulkhead("bulkhead 1 queue=10 wait=1min");
         let _permit = bulkhead.try_acquire();
@@ -51,7 +51,7 @@ fn patience_ends_in_paused_time_too() {
 }
 
 #[test]
-fn tasks_that_are_aborted_hold_up_nobody() {
+fn aborted_tasks_do_not_block_others() {
     paused(async {
         let bulkhead = bulkhead("bulkhead 1 queue=100 wait=1min");
         let permit = bulkhead.try_acquire();
@@ -76,9 +76,9 @@ fn tasks_that_are_aborted_hold_up_nobody() {
     });
 }
 
-/// The runtime whose task would have rung ends. Who waits in another thread sets a new alarm.
+/// The runtime whose task would have rung shuts down. A waiter in another thread sets a new alarm.
 #[test]
-fn a_runtime_that_ends_takes_no_alarm_with_it() {
+fn a_runtime_shutdown_loses_no_alarm() {
     let bulkhead = bulkhead("bulkhead 1 queue=10 wait=100ms");
     let _permit = bulkhead.try_acquire();
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();

@@ -1,4 +1,4 @@
-//! Those who ask for a permit, polled by hand: what each is told, and how often it was woken.
+//! Callers that acquire a permit, polled by hand: their results, and how often each was woken.
 
 use sluicegate_guard::bulkhead::{AcquirePermit, PermitGrant};
 use std::future::Future as _;

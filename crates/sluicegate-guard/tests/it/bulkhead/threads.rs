@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Never more than the limit, and every permit comes back, whoever waits, gives up or is dropped.
+/// The limit is never exceeded, and every permit is released, even if waiters give up or are
+/// dropped.
 #[test]
-fn never_more_than_the_limit_and_no_permit_is_lost() {
+fn the_limit_is_never_exceeded_and_no_permit_is_lost() {
     const LIMIT: u32 = 3;
     const ROUNDS: u32 = 3_000;
     let bulkhead = Bulkhead::new("bulkhead 3 queue=100 wait=10s").unwrap();
@@ -48,12 +49,12 @@ fn never_more_than_the_limit_and_no_permit_is_lost() {
     });
     let stats = bulkhead.stats();
     assert_eq!((stats.in_use, stats.waiting), (0, 0));
-    assert!(entered.load(Ordering::Relaxed) >= u64::from(2 * ROUNDS), "those who wait have their turns");
+    assert!(entered.load(Ordering::Relaxed) >= u64::from(2 * ROUNDS), "waiters are served");
 }
 
-/// Each of those who wait is woken, though the limit moves all the time.
+/// Every waiter is woken although the limit keeps changing.
 #[test]
-fn a_limit_that_moves_leaves_nobody_behind() {
+fn a_changing_limit_leaves_no_waiter_behind() {
     let bulkhead = Bulkhead::new("bulkhead 1 queue=100 wait=60s").unwrap();
     thread::scope(|scope| {
         for _ in 0..4 {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Waits until every thread has given its permit back.
+/// Waits until every thread has released its permit.
 fn until_nobody_is_in(guard: &Guard) {
     let began = Instant::now();
     while guard.bulkhead().unwrap().stats().in_use > 0 {
@@ -22,7 +22,7 @@ fn until_nobody_is_in(guard: &Guard) {
 
 /// Hystrix's SEMAPHORE isolation: the work goes on to its end, and then is too late.
 #[test]
-fn on_this_thread_what_ends_late_counts_as_too_late() {
+fn a_late_call_on_this_thread_counts_as_timed_out() {
     let clock = ManualClock::default();
     let builder =
         Guard::builder("g").timeout(10 * MS).breaker("breaker 100%/1calls min=1").bulkhead("bulkhead 1");
@@ -45,7 +45,7 @@ fn on_this_thread_what_ends_late_counts_as_too_late() {
 
 /// The card has been charged: too late for the caller, but a second try would charge it twice.
 #[test]
-fn on_this_thread_what_is_done_late_is_not_done_again() {
+fn a_late_success_on_this_thread_is_not_retried() {
     let clock = ManualClock::default();
     let builder = Guard::builder("payments").timeout(10 * MS).retry("retry 2 budget=1000% backoff=0s");
     let guard = builder.clock(clock.clone()).build().unwrap();
@@ -60,11 +60,12 @@ fn on_this_thread_what_is_done_late_is_not_done_again() {
         calls
     };
     assert_eq!(calls(Ok(7)), 1);
-    assert_eq!(calls(Err("down")), 3, "what has failed may be tried again");
+    assert_eq!(calls(Err("down")), 3, "a failed call may be retried");
     assert_eq!((guard.stats().timed_out, guard.stats().retried), (4, 2));
 }
 
-/// Hystrix's THREAD isolation: the caller goes on, and the permit is held until the work has really ended.
+/// Hystrix's THREAD isolation: the caller continues, and the permit is held until the work has
+/// ended.
 #[test]
 fn in_a_thread_the_timeout_is_real_and_threads_are_bounded() {
     let guard = Guard::builder("g").timeout(20 * MS).bulkhead("bulkhead 2").build().unwrap();
@@ -89,7 +90,7 @@ fn in_a_thread_the_timeout_is_real_and_threads_are_bounded() {
 }
 
 #[test]
-fn a_panic_in_a_thread_goes_on_in_the_caller() {
+fn a_panic_in_a_thread_propagates_to_the_caller() {
     let builder = Guard::builder("g").bulkhead("bulkhead 1").breaker("breaker 100%/1calls min=1");
     let guard = builder.build().unwrap();
     let call = || guard.call_in_thread(|| -> Result<u8, ()> { panic!("down") });
@@ -108,9 +109,9 @@ fn without_a_bulkhead_no_thread_is_started() {
     assert_eq!(answer, Err(Failure::Denied(GuardDenial::NoBulkhead)));
 }
 
-/// An async caller that loses interest does not free the permit of work that goes on.
+/// An async caller that drops the call does not free the permit of work in progress.
 #[test]
-fn a_thread_keeps_its_permit_when_nobody_waits_for_it_any_more() {
+fn a_thread_keeps_its_permit_after_the_caller_left() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
     let (end, ends) = mpsc::channel::<()>();
     let ends = Arc::new(Mutex::new(ends));
@@ -142,9 +143,10 @@ impl Drop for ClonesPanic {
     }
 }
 
-/// What dropping a call's captures does is the caller's code: it must not leave the one who waits without an answer.
+/// Dropping a call's captures runs the caller's code: it must not leave the caller without a
+/// result.
 #[test]
-fn a_panic_after_the_call_goes_on_in_the_caller_too() {
+fn a_panic_after_the_call_propagates_too() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
     let (tell, told) = mpsc::channel();
     let caller = guard.clone();
@@ -162,7 +164,7 @@ fn a_panic_after_the_call_goes_on_in_the_caller_too() {
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
 }
 
-/// What a rule was told.
+/// What an algorithm has seen.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<Vec<Outcome>>>);
 
@@ -174,7 +176,7 @@ impl Adapt for Notes {
 }
 
 #[test]
-fn a_rule_that_moves_the_limit_hears_how_calls_went_that_were_made_elsewhere() {
+fn an_algorithm_sees_calls_made_in_threads() {
     let notes = Notes::default();
     let bulkhead = Bulkhead::builder("bulkhead 1").adapt(notes.clone()).build().unwrap();
     let guard = Guard::builder("g").bulkhead(&bulkhead).build().unwrap();

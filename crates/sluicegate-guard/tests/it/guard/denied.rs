@@ -1,4 +1,4 @@
-//! A further try that is refused, and tries that the deadline refuses.
+//! Denied retries, and attempts that the deadline denies.
 
 use super::polling::{Events, Polled};
 use sluicegate_guard::guard::{Failure, Guard, GuardDenial};
@@ -10,9 +10,10 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// The card may have been charged: whoever is told that the call was not made charges it twice.
+/// The card may have been charged: a caller that believes that the call was not made charges it
+/// twice.
 #[test]
-fn a_call_that_was_made_is_never_refused() {
+fn a_call_that_was_made_is_never_reported_as_denied() {
     let (clock, events) = (ManualClock::default(), Arc::new(Events::default()));
     let guard = Guard::builder("payments")
         .timeout(100 * MS)
@@ -31,7 +32,7 @@ fn a_call_that_was_made_is_never_refused() {
     assert!(guard.call(|| async { Err::<u8, ()>(()) }).may_retry(false).blocking().is_err());
     let answer = charges.run(&clock, MS);
     assert_eq!((&answer, answer.as_ref().unwrap_err().is_denied()), (&Err(Failure::TimedOut), false));
-    assert_eq!(events.words(), ["TimedOut", "retry 1", "breaker Open", "Failed", "ByBreaker"]);
+    assert_eq!(events.words(), ["TimedOut", "retry 1", "breaker Open", "Failed", "denied Breaker"]);
     assert_eq!((guard.stats().allowed, guard.stats().denied), (2, 1));
 }
 
@@ -55,7 +56,7 @@ fn the_last_error_is_not_lost_when_the_bulkhead_is_full() {
 
 /// What an answer holds may be what the next try needs: a connection.
 #[test]
-fn the_last_answer_is_gone_when_it_is_tried_again() {
+fn the_last_result_is_dropped_before_a_retry() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g").retry("retry 1").clock(clock.clone()).build().unwrap();
     let connection = Arc::new(());
@@ -69,7 +70,7 @@ fn the_last_answer_is_gone_when_it_is_tried_again() {
 }
 
 #[test]
-fn a_permit_that_comes_after_the_deadline_is_too_late() {
+fn a_permit_after_the_deadline_is_a_denial() {
     let clock = ManualClock::default();
     let builder = Guard::builder("g").deadline(SECOND).bulkhead("bulkhead 1 queue=1 wait=10s");
     let guard = builder.clock(clock.clone()).build().unwrap();
@@ -90,19 +91,19 @@ fn a_permit_that_comes_after_the_deadline_is_too_late() {
 }
 
 #[test]
-fn a_wait_that_the_deadline_cuts_short_says_so() {
+fn a_wait_cut_short_by_the_deadline_says_so() {
     let clock = ManualClock::default();
     let guard = |deadline| {
         let builder = Guard::builder("g").deadline(deadline).bulkhead("bulkhead 1 queue=1 wait=10s");
         builder.clock(clock.clone()).build().unwrap()
     };
-    let refused = |guard: &Guard| {
+    let denial = |guard: &Guard| {
         let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
         Polled::new(guard.call(|| async { Ok::<u8, String>(7) })).run(&clock, MS).unwrap_err().to_string()
     };
     assert_eq!(
-        refused(&guard(SECOND)),
-        "the deadline came before a permit of the bulkhead; try again later, or allow it more time"
+        denial(&guard(SECOND)),
+        "the deadline passed before a permit was free; retry later, or raise the deadline"
     );
-    assert!(refused(&guard(11 * SECOND)).ends_with("raise wait="));
+    assert!(denial(&guard(11 * SECOND)).ends_with("raise wait="));
 }

@@ -24,9 +24,9 @@ fn guard(clock: &ManualClock) -> Guard {
         .unwrap()
 }
 
-/// Waiting for a permit, running, resting, falling back; once for every millisecond of the way.
+/// Waiting for a permit, running, backing off, falling back: once per millisecond of the call.
 #[test]
-fn a_call_that_is_dropped_at_any_point_leaves_nothing_behind() {
+fn a_call_dropped_at_any_step_leaves_nothing_behind() {
     for after in 0..=600_u32 {
         let clock = ManualClock::default();
         let guard = guard(&clock);
@@ -71,7 +71,7 @@ fn a_call_that_is_dropped_at_any_point_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_panic_goes_on_counts_as_a_failure_and_returns_the_place() {
+fn a_panic_propagates_fails_and_releases_the_permit() {
     for panics_at_once in [true, false] {
         let clock = ManualClock::default();
         let guard = guard(&clock);
@@ -92,12 +92,12 @@ fn a_panic_goes_on_counts_as_a_failure_and_returns_the_place() {
 }
 
 #[test]
-fn a_judge_or_a_fallback_that_panics_holds_nothing() {
+fn a_panicking_classifier_or_fallback_holds_nothing() {
     let clock = ManualClock::default();
     let guard = guard(&clock);
-    let judged =
-        guard.call(|| async { Ok::<u8, ()>(1) }).classify(|_| -> Outcome { panic!("the judge panics") });
-    assert!(catch_unwind(AssertUnwindSafe(|| Polled::new(judged).poll())).is_err());
+    let classified =
+        guard.call(|| async { Ok::<u8, ()>(1) }).classify(|_| -> Outcome { panic!("the classifier panics") });
+    assert!(catch_unwind(AssertUnwindSafe(|| Polled::new(classified).poll())).is_err());
     let ignored = guard.call(|| async { Err::<u8, ()>(()) }).classify(|_| Outcome::Ignored);
     assert_eq!(Polled::new(ignored).poll(), Some(Err(Failure::Ignored(()))));
     // Twice, with one permit for fallbacks: the second would be denied had the first one kept it.
@@ -121,7 +121,7 @@ impl<F: FnMut()> Drop for OnDrop<F> {
 }
 
 #[test]
-fn a_call_that_is_dropped_is_gone_before_its_permit_is_free() {
+fn a_dropped_call_is_gone_before_its_permit_is_free() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
     let seen = Cell::new(None);
     let mut call = Polled::new(guard.call(|| {
@@ -137,7 +137,7 @@ fn a_call_that_is_dropped_is_gone_before_its_permit_is_free() {
 }
 
 #[test]
-fn a_fallback_that_is_dropped_is_gone_before_its_permit_is_free() {
+fn a_dropped_fallback_is_gone_before_its_permit_is_free() {
     let guard = Guard::builder("g").max_fallbacks(1).build().unwrap();
     let fails = || guard.call(|| async { Err::<u8, ()>(()) });
     let seen = Cell::new(None);
@@ -153,14 +153,14 @@ fn a_fallback_that_is_dropped_is_gone_before_its_permit_is_free() {
     assert_eq!(
         seen.take(),
         Some(Err(Failure::Failed(()))),
-        "there is one permit for fallbacks, and it is taken"
+        "there is one permit for fallbacks, and it is in use"
     );
     assert_eq!(Polled::new(fails().fallback(|_| async { 7 })).poll(), Some(Ok(7)));
 }
 
 /// A probe that is dropped, or hangs, does not keep the breaker half-open.
 #[test]
-fn a_probe_that_is_dropped_or_hangs_is_resolved() {
+fn a_dropped_or_hung_probe_is_resolved() {
     let clock = ManualClock::default();
     let guard = guard(&clock);
     for _ in 0..4 {

@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// From outside: fallback, retry, breaker, bulkhead, timeout, the call.
 #[test]
-fn the_order_is_hystrix_s_with_retries_around_it() {
+fn the_order_is_that_of_hystrix_with_retries_around_it() {
     let (clock, events) = (ManualClock::default(), Arc::new(Events::default()));
     let guard = Guard::builder("payments")
         .timeout(100 * MS)
@@ -39,22 +39,23 @@ fn the_order_is_hystrix_s_with_retries_around_it() {
     assert_eq!(call.run(&clock, MS), Ok(7));
     // The third opens the breaker, and an open breaker is not asked again.
     assert_eq!(calls.get(), 3);
-    let told = ["TimedOut", "retry 1", "TimedOut", "retry 2", "breaker Open", "TimedOut", "FellBack"];
-    assert_eq!(events.words(), told);
-    // Now it is open: nothing is called, no permit is asked for, no retry is made.
+    let expected_events =
+        ["TimedOut", "retry 1", "TimedOut", "retry 2", "breaker Open", "TimedOut", "FellBack"];
+    assert_eq!(events.words(), expected_events);
+    // Now it is open: no call is made, no permit taken, no retry made.
     events.0.lock().unwrap().clear();
     let _permit = guard.bulkhead().unwrap().try_acquire().unwrap();
-    let mut refused = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
-    let answer = refused.run(&clock, MS);
+    let mut denied_call = Polled::new(guard.call(|| async { Ok::<u8, ()>(1) }));
+    let answer = denied_call.run(&clock, MS);
     assert!(matches!(answer, Err(Failure::Denied(GuardDenial::Breaker(_)))), "{answer:?}");
-    assert_eq!(events.words(), ["ByBreaker"]);
+    assert_eq!(events.words(), ["denied Breaker"]);
     let stats = guard.stats();
     assert_eq!((stats.calls, stats.allowed, stats.denied, stats.timed_out), (2, 3, 1, 3));
     assert_eq!((stats.retried, stats.fell_back, stats.failed), (2, 1, 0));
 }
 
 #[test]
-fn a_refusal_by_the_bulkhead_is_not_tried_again_and_counts_as_a_failure() {
+fn a_bulkhead_denial_is_a_failure_and_not_retried() {
     let (clock, events) = (ManualClock::default(), Arc::new(Events::default()));
     let guard = Guard::builder("g")
         .bulkhead("bulkhead 1 queue=1 wait=1s")
@@ -72,13 +73,14 @@ fn a_refusal_by_the_bulkhead_is_not_tried_again_and_counts_as_a_failure() {
     let answer = waits.run(&clock, 10 * MS);
     assert_eq!(answer, Err(Failure::Denied(GuardDenial::Bulkhead(Denial::TooLong))));
     assert_eq!(guard.breaker().unwrap().state(), State::Open);
-    let words = ["bulkhead QueueFull", "ByBulkhead", "bulkhead TooLong", "breaker Open", "ByBulkhead"];
+    let words =
+        ["bulkhead QueueFull", "denied Bulkhead", "bulkhead TooLong", "breaker Open", "denied Bulkhead"];
     assert_eq!(events.words(), words);
 }
 
 /// A dependency that answers in 300 ms is not slow because three calls stand in our own queue.
 #[test]
-fn the_wait_for_a_permit_is_not_slow() {
+fn the_wait_for_a_permit_does_not_count_as_slow() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g")
         .bulkhead("bulkhead 1 queue=2 wait=10s")
@@ -107,9 +109,10 @@ fn the_wait_for_a_permit_is_not_slow() {
     assert_eq!((slow.run(&clock, MS), guard.breaker().unwrap().stats().totals.slow), (Ok(1), 1));
 }
 
-/// Sentinel#1638: a probe that is let through by the breaker and stopped by a later part left the breaker half-open for ever.
+/// Sentinel#1638: a probe admitted by the breaker and stopped by a later part left the breaker
+/// half-open forever.
 #[test]
-fn sentinel_1638_a_probe_stopped_by_the_bulkhead_frees_the_breaker() {
+fn sentinel_1638_a_probe_denied_by_the_bulkhead_is_resolved() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g")
         .bulkhead("bulkhead 1")
@@ -134,7 +137,7 @@ fn sentinel_1638_a_probe_stopped_by_the_bulkhead_frees_the_breaker() {
 }
 
 #[test]
-fn parts_are_shared_where_they_are_given_ready_made() {
+fn existing_parts_are_shared() {
     let (breaker, bulkhead) =
         (Breaker::new("breaker 100%/1calls min=1").unwrap(), Bulkhead::new("bulkhead 1").unwrap());
     let guard =
@@ -153,7 +156,7 @@ fn parts_are_shared_where_they_are_given_ready_made() {
 
 /// Hystrix's bad request: neither failure nor retry nor fallback.
 #[test]
-fn what_the_judge_ignores_is_passed_on() {
+fn ignored_errors_are_passed_on() {
     let guard = Guard::builder("g").breaker("breaker 1%/1calls min=1").retry("retry 3").build().unwrap();
     let calls = Cell::new(0);
     let call = guard
@@ -168,7 +171,7 @@ fn what_the_judge_ignores_is_passed_on() {
 }
 
 #[test]
-fn an_answer_can_be_a_failure() {
+fn an_ok_can_be_a_failure() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g")
         .breaker("breaker 100%/2calls min=2")
@@ -177,22 +180,23 @@ fn an_answer_can_be_a_failure() {
         .build();
     let guard = guard.unwrap();
     let call = guard.call(|| async { Ok::<u16, ()>(503) });
-    let judged = call.classify(|answer| match answer {
+    let classified = call.classify(|answer| match answer {
         Ok(500..) | Err(()) => Outcome::Failure,
         Ok(_) => Outcome::Success,
     });
-    assert_eq!(Polled::new(judged).run(&clock, MS), Ok(503), "the last answer is passed on");
+    assert_eq!(Polled::new(classified).run(&clock, MS), Ok(503), "the last answer is passed on");
     assert_eq!((guard.stats().retried, guard.breaker().unwrap().state()), (1, State::Open));
 }
 
-/// The fallback is for it, after all tries; where there is no permit for one the answer is passed on, as it is without a fallback.
+/// The fallback applies after all attempts; without a permit for it the result is returned as it
+/// is.
 #[test]
-fn an_answer_that_is_a_failure_is_replaced_by_the_fallback() {
+fn an_ok_that_is_a_failure_is_replaced_by_the_fallback() {
     let (clock, events) = (ManualClock::default(), Arc::new(Events::default()));
     let builder = Guard::builder("g").retry("retry 1 backoff=0s").max_fallbacks(1);
     let guard = builder.clock(clock.clone()).observer(Arc::clone(&events)).build().unwrap();
     let held = Arc::new(());
-    let judged = || {
+    let classified = || {
         let call = guard.call(|| {
             let held = Arc::clone(&held);
             async { Ok::<_, ()>((503, held)) }
@@ -201,15 +205,15 @@ fn an_answer_that_is_a_failure_is_replaced_by_the_fallback() {
             |answer| if matches!(answer, Ok((500.., _))) { Outcome::Failure } else { Outcome::Success },
         )
     };
-    let mut falls = Polled::new(judged().fallback(|why| async {
+    let mut falls = Polled::new(classified().fallback(|why| async {
         assert_eq!((why, Arc::strong_count(&held)), (Failure::BadResult, 1), "the answer is gone");
         (200, Arc::default())
     }));
     assert_eq!(falls.run(&clock, MS).map(|(status, _)| status), Ok(200));
     assert_eq!(events.words(), ["Failed", "retry 1", "Failed", "FellBack"]);
-    let mut hangs = Polled::new(judged().fallback(|_| std::future::pending()));
+    let mut hangs = Polled::new(classified().fallback(|_| std::future::pending()));
     assert!(hangs.poll().is_none());
-    let mut denied = Polled::new(judged().fallback(|_| async { (200, Arc::default()) }));
+    let mut denied = Polled::new(classified().fallback(|_| async { (200, Arc::default()) }));
     assert_eq!(denied.run(&clock, MS).map(|(status, _)| status), Ok(503));
     assert_eq!((guard.stats().fell_back, guard.stats().fallbacks_denied), (2, 1));
     // What is well is not replaced.
@@ -217,9 +221,9 @@ fn an_answer_that_is_a_failure_is_replaced_by_the_fallback() {
     assert_eq!(Polled::new(well.fallback(|_| async { 0 })).poll(), Some(Ok(200)));
 }
 
-/// A further try that is refused: what came of the one before is still a failure.
+/// A denied retry: the result of the previous attempt still counts as a failure.
 #[test]
-fn an_answer_that_is_a_failure_is_replaced_when_no_further_try_is_made() {
+fn an_ok_that_is_a_failure_is_replaced_without_a_retry() {
     let clock = ManualClock::default();
     let builder = Guard::builder("g").retry("retry 2 backoff=1s").bulkhead("bulkhead 1").seed(1);
     let guard = builder.clock(clock.clone()).build().unwrap();

@@ -37,7 +37,8 @@ impl<'a, T> Polled<'a, T> {
         }
     }
 
-    /// Polls if it was woken since the last time: who is not woken is never looked at again, as in a runtime.
+    /// Polls if it was woken since the last time: a task that is not woken is not polled, as in a
+    /// runtime.
     pub(super) fn poll_if_woken(&mut self) -> Option<T> {
         if self.woken.0.load(Ordering::SeqCst) > 0 { self.poll() } else { None }
     }
@@ -80,11 +81,11 @@ impl Events {
 
 fn word(event: &Event) -> String {
     match event {
-        Event::Guard { what: GuardEvent::Retried { nth, .. }, .. } => format!("retry {nth}"),
-        Event::Guard { what: GuardEvent::Denied(refused), .. } => {
-            format!("{refused:?}").split('(').next().unwrap_or_default().to_owned()
+        Event::Guard { event: GuardEvent::Retried { nth, .. }, .. } => format!("retry {nth}"),
+        Event::Guard { event: GuardEvent::Denied(by), .. } => {
+            format!("denied {by:?}").split('(').next().unwrap_or_default().to_owned()
         }
-        Event::Guard { what, .. } => format!("{what:?}"),
+        Event::Guard { event, .. } => format!("{event:?}"),
         Event::Breaker { state, .. } => format!("breaker {state:?}"),
         Event::BulkheadDenied { denial, .. } => format!("bulkhead {denial:?}"),
         other => format!("{other:?}"),

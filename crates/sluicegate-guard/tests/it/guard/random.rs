@@ -28,7 +28,7 @@ fn steps(number: u64) -> Duration {
     STEP * u32::try_from(number).unwrap()
 }
 
-/// How a try would go if it were let: after so many steps.
+/// How an attempt would end if it were admitted, and after how many steps.
 #[derive(Clone, Copy, Debug)]
 enum Try {
     Well(u64),
@@ -98,24 +98,25 @@ impl Model {
         recent(&self.retries) < self.floor + self.percent * recent(&self.calls) / 100
     }
 
-    /// What a call comes to, when, and how many tries were made. The bulkhead's permit is free from a moment on.
-    fn call(&mut self, mut now: u64, place_free_at: u64, script: &[Try]) -> (Answer, u64, usize) {
+    /// The result of a call, when it is ready, and the number of attempts. `permit_free_at` is when
+    /// the permit is free.
+    fn call(&mut self, mut now: u64, permit_free_at: u64, script: &[Try]) -> (Answer, u64, usize) {
         let until = self.deadline.map_or(u64::MAX, |deadline| now + deadline);
-        // A further try that is refused ends the call with what came of the one before.
+        // A denied retry ends the call with the result of the previous attempt.
         let (mut made, mut last) = (0, None);
         loop {
             if self.denies(now) {
                 return (last.unwrap_or(Answer::ByBreaker), now, made);
             }
-            if self.has_bulkhead && place_free_at > now {
-                let patience = WAIT.min(until - now);
-                if place_free_at >= now + patience {
-                    now += patience;
+            if self.has_bulkhead && permit_free_at > now {
+                let max_wait = WAIT.min(until - now);
+                if permit_free_at >= now + max_wait {
+                    now += max_wait;
                     self.record(Some(true), now);
                     let why = if now == until { Answer::ByDeadline } else { Answer::ByBulkhead };
                     return (last.unwrap_or(why), now, made);
                 }
-                now = place_free_at;
+                now = permit_free_at;
             }
             if made == 0 {
                 self.calls.push(now);
@@ -143,7 +144,7 @@ impl Model {
 }
 
 #[test]
-fn what_is_called_and_when_is_what_a_few_lines_say() {
+fn random_calls_match_the_model() {
     for seed in 1..=1_000_u64 {
         let mut random = Random(seed * 7_919);
         // A deadline is always there, so that a call that hangs ends.

@@ -11,7 +11,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn it_is_tried_again_until_it_is_well() {
+fn a_call_is_retried_until_it_succeeds() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g").retry("retry 2").clock(clock.clone()).build().unwrap();
     let calls = Cell::new(0);
@@ -26,13 +26,14 @@ fn it_is_tried_again_until_it_is_well() {
     assert_eq!((guard.stats().allowed, guard.stats().retried), (6, 4));
 }
 
-/// 100 calls a second for 30 s, all failing, with two more tries each: of every ten seconds at most a tenth and the floor.
+/// 100 calls per second for 30 s, all failing, with two retries each: at most a tenth plus the
+/// floor in any ten seconds.
 #[test]
 fn in_an_outage_retries_are_a_tenth_and_the_floor() {
     let clock = ManualClock::default();
     let guard =
         Guard::builder("g").retry("retry 2 budget=10% backoff=1ms").clock(clock.clone()).build().unwrap();
-    let mut tries: Vec<Time> = Vec::new();
+    let mut retries: Vec<Time> = Vec::new();
     for _ in 0..3_000 {
         let made = RefCell::new(Vec::new());
         let mut call = Polled::new(guard.call(|| {
@@ -41,22 +42,22 @@ fn in_an_outage_retries_are_a_tenth_and_the_floor() {
         }));
         assert!(call.run(&clock, Duration::from_micros(100)).is_err());
         drop(call);
-        tries.extend(made.into_inner().iter().skip(1));
+        retries.extend(made.into_inner().iter().skip(1));
         clock.advance(10 * MS);
     }
     assert!(guard.stats().retries_denied > 2_000, "{:?}", guard.stats());
     let second = |time: &Time| time.as_micros() / 1_000_000;
     let first = second(&ManualClock::default().now());
     for from in first..first + 30 {
-        let within = tries.iter().filter(|time| (from..from + 10).contains(&second(time))).count();
+        let within = retries.iter().filter(|time| (from..from + 10).contains(&second(time))).count();
         // At most 1000 calls begin in ten seconds.
         assert!(within <= 100 + 10, "{within} retries in ten seconds");
     }
-    assert!(tries.len() >= 300, "{} retries", tries.len());
+    assert!(retries.len() >= 300, "{} retries", retries.len());
 }
 
 #[test]
-fn a_budget_is_shared_by_all_who_are_given_it() {
+fn a_budget_is_shared_by_guards() {
     let clock = ManualClock::default();
     let retries = Retries::seeded("retry 1 budget=0% floor=3 backoff=0s", 1).unwrap();
     let guard = |name: &str| Guard::builder(name).retry(&retries).clock(clock.clone()).build().unwrap();
@@ -69,7 +70,7 @@ fn a_budget_is_shared_by_all_who_are_given_it() {
 }
 
 #[test]
-fn no_try_begins_after_the_deadline_and_none_goes_on_after_it() {
+fn no_attempt_begins_or_continues_after_the_deadline() {
     for seed in 0..50 {
         let clock = ManualClock::default();
         let builder =
@@ -100,7 +101,7 @@ fn no_try_begins_after_the_deadline_and_none_goes_on_after_it() {
 
 /// The same seed gives the same rests, another one others, and all of them lie within bounds.
 #[test]
-fn rests_are_drawn_from_a_seed() {
+fn delays_are_drawn_from_a_seed() {
     let rests = |seed| {
         let clock = ManualClock::default();
         let builder = Guard::builder("g").retry("retry 5 budget=1000% backoff=100ms max-backoff=400ms");
@@ -123,7 +124,7 @@ fn rests_are_drawn_from_a_seed() {
 }
 
 #[test]
-fn a_call_that_may_not_be_made_twice_is_not() {
+fn a_call_that_may_not_retry_is_made_once() {
     let guard = Guard::builder("g").retry("retry 2").build().unwrap();
     let answer = guard.call(|| async { Err::<u8, _>("down") }).may_retry(false).blocking();
     assert_eq!((answer, guard.stats().retried), (Err(Failure::Failed("down")), 0));

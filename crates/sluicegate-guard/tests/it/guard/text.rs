@@ -7,7 +7,7 @@ use sluicegate_guard::{Denial, ManualClock, Span};
 use std::time::Duration;
 
 #[test]
-fn what_is_printed_reads_the_same() {
+fn printed_text_parses_to_an_equal_value() {
     for (text, printed) in [
         ("retry 2", "retry 2"),
         ("retry 2 budget=10% floor=10 backoff=50ms max-backoff=1s", "retry 2"),
@@ -23,7 +23,7 @@ fn what_is_printed_reads_the_same() {
 }
 
 #[test]
-fn rules_that_were_never_a_text_print_as_one() {
+fn configurations_built_in_code_print_as_text() {
     let (second, two) = (Span::from_micros(1_000_000), Span::from_micros(2_000_000));
     let rules = RetryConfig::new(2).unwrap().with_backoff(two, second).unwrap();
     assert_eq!(rules.to_string().parse::<RetryConfig>().unwrap(), rules);
@@ -35,17 +35,17 @@ fn rules_that_were_never_a_text_print_as_one() {
 }
 
 #[test]
-fn a_mistake_says_which_word_and_what_to_write() {
+fn an_error_names_the_word_and_what_to_write() {
     for (text, says) in [
         ("", "the retry is empty; write one, such as retry 2 budget=10%"),
         ("retri 2", r#"retri 2: unknown word "retri"; did you mean retry?"#),
-        ("retry", "retry: retry needs how many further tries right after it; write retry 2"),
-        ("retry 0", "retry 0: count 0 is below the least, 1; leave retry out to try once only"),
-        ("retry 101", "retry 101: count 101 is above the most, 100; use a smaller number"),
+        ("retry", "retry: retry needs the number of retries right after it; write retry 2"),
+        ("retry 0", "retry 0: count 0 is below the minimum, 1; omit retry to make one attempt"),
+        ("retry 101", "retry 101: count 101 is above the maximum, 100; use a smaller number"),
         ("retry 2 budget=10", r#"retry 2 budget=10: budget "10" has no %; write 10%"#),
         (
             "retry 2 budget=1001%",
-            "retry 2 budget=1001%: budget 1001 is above the most, 1000; use a smaller number",
+            "retry 2 budget=1001%: budget 1001 is above the maximum, 1000; use a smaller number",
         ),
         (
             "retry 2 backoff=2s",
@@ -61,7 +61,7 @@ fn a_mistake_says_which_word_and_what_to_write() {
 }
 
 #[test]
-fn a_guard_whose_parts_are_wrong_cannot_be_made() {
+fn a_guard_with_invalid_parts_cannot_be_built() {
     let says = |builder: sluicegate_guard::guard::GuardBuilder| builder.build().unwrap_err().to_string();
     let guard = || Guard::builder("g");
     assert!(says(guard().breaker("breaker 50/10s")).contains("has no %"));
@@ -74,23 +74,23 @@ fn a_guard_whose_parts_are_wrong_cannot_be_made() {
 
 #[test]
 fn a_failure_says_what_to_do_next() {
-    let refused = |refused| Failure::<&str>::Denied(refused).to_string();
+    let denied = |denial| Failure::<&str>::Denied(denial).to_string();
     assert_eq!(Failure::Failed("down").to_string(), "down");
     assert_eq!(
         Failure::<&str>::TimedOut.to_string(),
-        "the call took longer than it may; try again later, or allow it more time"
+        "the call timed out; retry later, or raise the timeout"
     );
     assert_eq!(
         Failure::<&str>::BadResult.to_string(),
-        "the call gave an answer that counts as a failure; try again later"
+        "the result of the call counts as a failure; retry later"
     );
     assert_eq!(
-        refused(GuardDenial::Bulkhead(Denial::QueueFull)),
-        "the bulkhead is full and nobody else may wait; try again later, or raise its limit or queue="
+        denied(GuardDenial::Bulkhead(Denial::QueueFull)),
+        "the bulkhead and its queue are full; retry later, or raise its limit or queue="
     );
     assert_eq!(
-        refused(GuardDenial::Bulkhead(Denial::TooLong)),
-        "the bulkhead is full and no permit came in time; try again later, or raise wait="
+        denied(GuardDenial::Bulkhead(Denial::TooLong)),
+        "the bulkhead is full and no permit was free in time; retry later, or raise wait="
     );
     let guard = Guard::builder("g")
         .breaker("breaker 100%/1calls min=1")
@@ -99,6 +99,6 @@ fn a_failure_says_what_to_do_next() {
         .unwrap();
     assert!(guard.call_blocking(|| Err::<(), _>("down")).is_err());
     let open = guard.call_blocking(|| Ok::<(), &str>(())).unwrap_err();
-    assert_eq!(open.to_string(), "the circuit breaker is open; try again in 5s");
+    assert_eq!(open.to_string(), "the circuit breaker is open; retry in 5s");
     assert!(open.is_denied() && open.into_error().is_none());
 }

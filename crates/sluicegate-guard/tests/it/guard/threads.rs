@@ -1,4 +1,5 @@
-//! One guard in many threads: breaker, queue, timeout, retries, fallbacks and calls that are dropped, all together.
+//! One guard in many threads: breaker, queue, timeout, retries, fallbacks and dropped calls
+//! together.
 
 use sluicegate_guard::breaker::State;
 use sluicegate_guard::guard::{Failure, Guard};
@@ -28,7 +29,7 @@ struct Seen {
     fell_back: AtomicU64,
 }
 
-/// Somebody is at work until this is dropped.
+/// A call is in flight until this is dropped.
 struct AtWork<'a>(&'a Seen);
 
 impl Seen {
@@ -111,7 +112,7 @@ fn is_dropped(guard: &Guard, seen: &Seen) {
 }
 
 #[test]
-fn never_more_than_the_limit_nothing_is_lost_and_the_counts_add_up() {
+fn the_limit_holds_and_the_totals_add_up() {
     let clock = ManualClock::default();
     let guard = Guard::builder("g")
         .bulkhead("bulkhead 3 queue=2 wait=5ms")
@@ -136,7 +137,7 @@ fn never_more_than_the_limit_nothing_is_lost_and_the_counts_add_up() {
                         2 => is_dropped(guard, seen),
                         _ => goes_well(guard, seen),
                     }
-                    // Else most rounds would be refusals.
+                    // Otherwise most rounds would be denials.
                     while guard.breaker().unwrap().peek().is_some() {
                         thread::yield_now();
                     }
@@ -159,7 +160,7 @@ fn never_more_than_the_limit_nothing_is_lost_and_the_counts_add_up() {
     // Every try that has begun went well, failed, took too long, or was dropped.
     let ended = read(&seen.well) + stats.failed + stats.timed_out + read(&seen.dropped_within);
     assert_eq!(stats.allowed, ended, "{name}");
-    // Every call and every retry came to a try or a denial, but for those that were dropped in the queue.
+    // Every call and every retry was an attempt or a denial, except those dropped in the queue.
     let asked = stats.calls + stats.retried - read(&seen.dropped_before);
     assert_eq!(stats.allowed + stats.denied, asked, "{name}");
     assert!(

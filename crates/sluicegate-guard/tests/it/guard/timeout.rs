@@ -10,7 +10,7 @@ use std::time::Duration;
 const MS: Duration = Duration::from_millis(1);
 
 #[test]
-fn what_takes_too_long_is_dropped() {
+fn a_call_that_times_out_is_dropped() {
     let clock = ManualClock::default();
     let held = Arc::new(());
     let slow = {

@@ -30,8 +30,8 @@ struct GrantedLease {
 }
 
 /// A decision as the model's type.
-fn model_answer(decision: Decision) -> model::Answer {
-    model::Answer {
+fn model_decision(decision: Decision) -> model::Decision {
+    model::Decision {
         allowed: decision.allowed(),
         limit: decision.limit().into(),
         remaining: decision.remaining().into(),
@@ -47,7 +47,7 @@ fn model_answer(decision: Decision) -> model::Answer {
 
 impl ParityKey {
     fn new(store: &RedisStore, limit: &str, scope: &str) -> ParityKey {
-        let rule = limit.parse::<Limit>().unwrap().concurrency().unwrap();
+        let rule = limit.parse::<Limit>().unwrap().as_concurrency().unwrap();
         let semaphore = RedisSemaphore::builder(limit).in_store(store, scope).build().unwrap();
         ParityKey { semaphore, rule, leases: Leases::default(), model: None, granted: Vec::new() }
     }
@@ -71,7 +71,7 @@ impl ParityKey {
         let rule = self.model_rule();
         let by_model = self.model.as_mut().map(|model| model.acquire(rule, now.as_micros(), cost.into()));
         let number = by_model.and_then(|(answer, number)| {
-            assert_eq!(model_answer(grant.decision()), answer, "cost {cost} at {now:?}");
+            assert_eq!(model_decision(grant.decision()), answer, "cost {cost} at {now:?}");
             number
         });
         let lease = grant.lease();
@@ -90,7 +90,7 @@ impl ParityKey {
         let rule = self.model_rule();
         if let Some(model) = &mut self.model {
             let expected = model.peek(rule, now.as_micros(), cost.into());
-            assert_eq!(model_answer(answer.decision()), expected, "cost {cost} at {now:?}");
+            assert_eq!(model_decision(answer.decision()), expected, "cost {cost} at {now:?}");
         }
     }
 

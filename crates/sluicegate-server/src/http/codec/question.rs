@@ -135,7 +135,7 @@ impl Call {
                     quoted(rule)
                 )));
             }
-            (None, Some(limit)) if !limit.contains(' ') => {
+            (None, Some(limit)) if !limit.contains([' ', '/']) => {
                 return Err(RequestError::new(format!(
                     "the limit {} is not written like \"sliding-log 5/60s\"; put the name of a rule in \"rule\"",
                     quoted(limit)

@@ -1,8 +1,8 @@
 //! Common and combined logs, as Apache and nginx write them.
 //!
-//! `ip ident user [10/Oct/2026:13:55:36 -0700] "GET /path HTTP/1.1" 200 2326`, and in a combined log
-//! ` "referer" "agent"` behind that. Whatever follows is ignored. Debian's `vhost_combined` has `vhost:port ` in front.
-//! Values are taken as they are written, escapes included.
+//! `ip ident user [10/Oct/2026:13:55:36 -0700] "GET /path HTTP/1.1" 200 2326`, and in a combined
+//! log ` "referer" "agent"` behind that. Whatever follows is ignored. Debian's `vhost_combined` has
+//! `vhost:port ` in front. Values are taken as they are written, escapes included.
 
 use super::moment::Moments;
 use super::{Fields, Format, Problem, Row, cost};
@@ -184,7 +184,8 @@ fn parts(line: &[u8], is_combined: bool) -> Result<Parts<'_>, Problem> {
 
 /// What is before the time, the time, and what follows the quote that opens the request.
 ///
-/// It is looked for from the quote backwards: what the caller made up, the user, may have brackets but no bare quote.
+/// It is looked for from the quote backwards: what the caller made up, the user, may have brackets
+/// but no bare quote.
 fn around_time(line: &[u8]) -> Result<[&[u8]; 3], &'static str> {
     for quote in memchr_iter(b'"', line) {
         let (before, request) = line.split_at_checked(quote).unwrap_or_default();
@@ -226,7 +227,8 @@ fn without_port(vhost: &[u8]) -> &[u8] {
     port.filter(|(_, port)| port.iter().skip(1).all(u8::is_ascii_digit)).map_or(vhost, |(name, _)| name)
 }
 
-/// Up to the closing quote, and what follows it. A backslash takes away the meaning of what it precedes.
+/// Up to the closing quote, and what follows it. A backslash takes away the meaning of what it
+/// precedes.
 fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut from = 0;
     loop {
@@ -247,7 +249,8 @@ fn count(text: &[u8]) -> Option<(&[u8], &[u8])> {
     is_count.then_some((count, rest))
 }
 
-/// The first word of a request. It may be missing, like the others: what comes in from outside need not be a request.
+/// The first word of a request. It may be missing, like the others: what comes in from outside need
+/// not be a request.
 fn method(request: &[u8]) -> Option<&[u8]> {
     word(request).map(|(method, _)| method)
 }

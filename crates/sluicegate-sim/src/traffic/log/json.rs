@@ -1,6 +1,6 @@
 //! Logs in JSON lines: one object a line.
 //!
-//! Only the fields that are asked for are looked at; the others are checked to be JSON and passed over.
+//! Only the requested fields are parsed; the others are validated as JSON and skipped.
 
 use super::moment::Moments;
 use super::{Fields, Problem, Row, cost};
@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::fmt;
 
-/// Where the key `ip` is looked for, in this order: nginx, Caddy, Traefik and others each have a name of their own.
+/// Where the key `ip` is looked for, in this order: nginx, Caddy, Traefik and others each have a
+/// name of their own.
 pub const IP_FIELDS: [&str; 7] =
     ["ip", "remote_addr", "remote_ip", "client_ip", "clientip", "ClientHost", "request.remote_ip"];
 /// Where the time is looked for, in this order, unless its field is named.
@@ -47,8 +48,8 @@ struct Source {
     places: Vec<Place>,
 }
 
-/// A name in the object of the line, by its place in [`Names`], and if it is a path, the one name that matters in each
-/// of the objects below.
+/// A name in the object of the line, by its place in [`Names`], and if it is a path, the one name
+/// that matters in each of the objects below.
 #[derive(Debug)]
 struct Place {
     top: usize,
@@ -59,11 +60,13 @@ struct Place {
 #[derive(Debug)]
 struct Names {
     names: Vec<String>,
-    /// Whether there is a name with that [`hint`]. Most names in a log have none, and need not be compared.
+    /// Whether there is a name with that [`hint`]. Most names in a log have none, and need not be
+    /// compared.
     hints: [bool; 256],
 }
 
-/// The values of these names as they are written, the last one of several. Most often none of it is on the heap.
+/// The values of these names as they are written, the last one of several. Most often none of it is
+/// on the heap.
 type Found<'a> = SmallVec<[Option<&'a str>; 24]>;
 
 impl Json {
@@ -117,7 +120,8 @@ impl Names {
         names
     }
 
-    /// A source that looks for each of `fields` first by its whole name and then, if it has dots, as a path.
+    /// A source that looks for each of `fields` first by its whole name and then, if it has dots,
+    /// as a path.
     fn source(&mut self, name: &str, fields: &[&str]) -> Source {
         let mut places = Vec::new();
         for field in fields {

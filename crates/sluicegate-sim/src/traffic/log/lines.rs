@@ -11,15 +11,17 @@ pub const LINE_LEN_MAX: usize = 64 * 1024;
 const BUFFER: usize = 4 * LINE_LEN_MAX;
 /// How some editors begin a file in UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// What is this long and has no line end is too long for certain, even if the mark and a carriage return are cut off.
+/// What is this long and has no line end is too long for certain, even if the mark and a carriage
+/// return are cut off.
 const TOO_LONG: usize = LINE_LEN_MAX + BYTE_ORDER_MARK.len() + 2;
 
 /// Reads one line after another.
 pub(super) struct Lines<R> {
     buffer: Buffer<R>,
-    /// So many unread bytes are known to hold no line end, which matters when the input comes in crumbs.
+    /// This many unread bytes are known to hold no line end, which matters when the input comes in
+    /// crumbs.
     searched: usize,
-    /// How many lines have been handed out or passed over.
+    /// The number of lines returned or skipped.
     line: u64,
 }
 
@@ -78,8 +80,8 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// Whether there is nothing to see. A line that is too long never is, as otherwise it would matter how much of it came
-/// in at once.
+/// Whether there is nothing to see. A line that is too long never is, as otherwise it would matter
+/// how much of it came in at once.
 fn is_blank(text: &[u8]) -> bool {
     text.len() <= LINE_LEN_MAX && text.trim_ascii_start().is_empty()
 }

@@ -1,9 +1,10 @@
 //! The times of a log, in all their forms.
 //!
-//! - `2026-10-10T13:55:36.123Z`: RFC 3339, also with a space for the `T` and an offset such as `+02:00`, `+0200` or `+02`;
+//! - `2026-10-10T13:55:36.123Z`: RFC 3339, also with a space for the `T` and an offset such as
+//!   `+02:00`, `+0200` or `+02`;
 //! - `10/Oct/2026:13:55:36 -0700`: as in common logs, months in English;
-//! - `1791640536.123456`: seconds since 1970; what is too large for that is milliseconds from 10^11 on, microseconds
-//!   from 10^14 on and nanoseconds from 10^17 on.
+//! - `1791640536.123456`: seconds since 1970; what is too large for that is milliseconds from 10^11
+//!   on, microseconds from 10^14 on and nanoseconds from 10^17 on.
 //!
 //! A time without an offset is taken as UTC, and what is finer than a microsecond is cut off.
 
@@ -13,15 +14,17 @@ use jiff::civil::Date;
 use jiff::tz::Offset;
 use sluicegate_core::Time;
 
-/// From so much on a number is not in seconds but in a finer unit, and the power of ten that makes microseconds of it.
+/// From so much on a number is not in seconds but in a finer unit, and the power of ten that makes
+/// microseconds of it.
 const UNITS: [(u128, i32); 3] = [(10_u128.pow(17), -3), (10_u128.pow(14), 0), (10_u128.pow(11), 3)];
 /// Powers of ten that make microseconds out of seconds.
 const SECONDS: i32 = 6;
-/// So many digits of a number are looked at, which leaves all that matter: the largest has 21 before its point and,
-/// down to a microsecond, the smallest unit has 6 behind.
+/// This many digits of a number are read, which is enough: the largest has 21
+/// before its point and, down to a microsecond, the smallest unit has 6 behind.
 const DIGITS_MAX: i32 = 30;
 
-/// Reads times. Lines that follow each other mostly share a second, so the last time is remembered with its text.
+/// Reads times. Lines that follow each other mostly share a second, so the last time is remembered
+/// with its text.
 #[derive(Default, Debug)]
 pub(super) struct Moments {
     text: Vec<u8>,
@@ -93,7 +96,8 @@ fn rfc3339(text: &[u8]) -> Option<i128> {
     clock(Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?, rest)
 }
 
-/// `13:55:36`, perhaps with decimals, and perhaps an offset: on that day, in microseconds since 1970.
+/// `13:55:36`, perhaps with decimals, and perhaps an offset: on that day, in microseconds since
+/// 1970.
 fn clock(date: Date, text: &[u8]) -> Option<i128> {
     let (hour, rest) = digits(text, 2)?;
     let (minute, rest) = digits(rest.strip_prefix(b":")?, 2)?;
@@ -139,8 +143,8 @@ fn digits(text: &[u8], count: usize) -> Option<(i16, &[u8])> {
     all.then(|| (digits.iter().fold(0, |number, byte| number * 10 + i16::from(byte - b'0')), rest))
 }
 
-/// `1791640536.123456` in microseconds since 1970, also as `1.791640536123456e9`, computed in whole numbers: a float
-/// would be off by a microsecond now and then.
+/// `1791640536.123456` in microseconds since 1970, also as `1.791640536123456e9`, computed in whole
+/// numbers: a float would be off by a microsecond now and then.
 fn number(text: &[u8]) -> Option<i128> {
     let mut value: u128 = 0;
     // The number is `value` × 10^`power`.

@@ -36,7 +36,7 @@ impl FromStr for Workload {
     fn from_str(text: &str) -> Result<Workload, WorkloadError> {
         let refuse = |mistake| WorkloadError { text: text.to_owned(), mistake };
         if text.len() > TEXT_MAX {
-            let problem = format!("its {} bytes are above the most, {TEXT_MAX}", text.len());
+            let problem = format!("its {} bytes are above the maximum, {TEXT_MAX}", text.len());
             return Err(refuse(SyntaxError::new(problem, "write one workload, such as poisson 20/s")));
         }
         workload(text).map_err(refuse)

@@ -1,13 +1,14 @@
 //! Who calls how often: the key of rank r in proportion to 1/r^exponent (Zipf's law).
 //!
-//! A number from 0 to 1 is looked up in the running sum of the shares. A small index in front of it finds the few busy
-//! keys at once, which is where most numbers fall; the other ways of drawing either compute a power each time or miss
-//! the cache each time, and took most of a simulation's time.
+//! A number from 0 to 1 is looked up in the running sum of the shares. A small index in front of it
+//! finds the few busy keys at once, which is where most numbers fall; the other ways of drawing
+//! either compute a power each time or miss the cache each time, and took most of a simulation's
+//! time.
 
 use rand::{Rng, RngExt as _};
 
-/// Entries of the index: enough for a million quiet keys to be some dozens to an entry, which lie close together, and few
-/// enough to stay in the cache.
+/// Entries of the index: enough for a million quiet keys to be some dozens to an entry, which lie
+/// close together, and few enough to stay in the cache.
 const INDEX: usize = 1 << 16;
 
 pub(super) struct Popularity {
@@ -70,7 +71,8 @@ mod tests {
     use rand::SeedableRng as _;
     use rand_xoshiro::Xoshiro256PlusPlus;
 
-    /// With as many draws each of the first keys and the tail as a whole is drawn about as often as Zipf's law says.
+    /// With as many draws each of the first keys and the tail as a whole is drawn about as often as
+    /// Zipf's law says.
     #[test]
     fn keys_are_drawn_as_often_as_their_rank_says() {
         let (keys, exponent, times) = (1000_u32, 1.2, 1_000_000_u32);

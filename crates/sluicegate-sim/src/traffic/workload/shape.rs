@@ -5,7 +5,7 @@ use rand::Rng;
 use rand_distr::{Distribution as _, Exp};
 use sluicegate_core::{Rate, Span, Time};
 
-/// A workload that does not say how long lasts for so many of its periods.
+/// A workload without `for=` lasts for this many of its periods.
 const PERIODS: u64 = 10;
 
 impl Shape {
@@ -49,7 +49,8 @@ impl Shape {
             }
             Shape::Ramp { from, to } => ramp(from.map_or(0.0, per_micro), per_micro(to), end, tell),
             Shape::Edge { rate, spread } => {
-                // Every other edge: silent in between, so that a window has all of its count left both times.
+                // Every other edge: silent in between, so that a window has all of its count left
+                // both times.
                 let period = rate.period().as_micros();
                 let (count, spread) = (u64::from(rate.count()), spread.as_micros());
                 // Windows are aligned to the epoch, wherever the workload begins.
@@ -119,7 +120,8 @@ fn poisson<E>(
     Ok(())
 }
 
-/// The rate goes evenly from `from` to `to`. By time t there have been `from * t + slope * t^2 / 2` calls; solved for t.
+/// The rate goes evenly from `from` to `to`. By time t there have been `from * t + slope * t^2 / 2`
+/// calls; solved for t.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

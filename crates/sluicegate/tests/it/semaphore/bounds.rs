@@ -1,6 +1,6 @@
 //! Every bound, crossed.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::clock::ManualClock;
 use sluicegate::semaphore::{MAX_LEASES_DEFAULT, MAX_LEASES_MAX, Semaphore, SemaphoreBuilder};
 use sluicegate::wait::Denial;
@@ -13,19 +13,19 @@ fn builder(limit: &str) -> (SemaphoreBuilder, ManualClock) {
 }
 
 #[test]
-fn no_more_leases_are_held_than_max_leases_in_whichever_shards_they_are() {
+fn max_leases_bounds_all_shards_together() {
     for most in [1_usize, 2, 3, 64, 500, 20_000] {
         let (builder, _) = builder("concurrency 1");
         let semaphore = builder.max_leases(most).build().unwrap();
         assert_eq!(semaphore.stats().max_leases, most);
-        // What is not used of one round is found by the next, under other keys.
+        // The second round, under other keys, finds what the first does not use any more.
         for round in 0..2 {
             let leases: Vec<_> =
                 (0..most).filter_map(|key| semaphore.try_acquire((round, key), 1).lease()).collect();
             assert_eq!((leases.len(), semaphore.stats().leases), (most, most));
             let refused = semaphore.try_acquire("one more", 1);
             assert_eq!((refused.allowed(), refused.denial()), (false, Some(Denial::NoRoom)));
-            assert_eq!(refused.decision().denied_by(), None, "no limit said no");
+            assert_eq!(refused.decision().denied_by(), None, "no limit denied it");
             assert_eq!(semaphore.acquire("one more", 1).blocking().denial(), Some(Denial::NoRoom));
         }
         assert_eq!((semaphore.stats().leases, semaphore.stats().keys), (0, 0));
@@ -33,7 +33,7 @@ fn no_more_leases_are_held_than_max_leases_in_whichever_shards_they_are() {
 }
 
 #[test]
-fn what_has_lapsed_makes_room_before_anybody_is_refused() {
+fn expired_leases_make_room_before_a_denial() {
     let (builder, clock) = builder("concurrency 1 ttl=30s");
     let semaphore = builder.max_leases(100).build().unwrap();
     for key in 0..100 {
@@ -42,7 +42,7 @@ fn what_has_lapsed_makes_room_before_anybody_is_refused() {
     }
     let refused = semaphore.try_acquire("another", 1);
     assert_eq!(refused.denial(), Some(Denial::NoRoom));
-    let Some(RetryAfter::After(wait)) = refused.decision().retry_after() else { panic!("it will lapse") };
+    let Some(RetryAfter::After(wait)) = refused.decision().retry_after() else { panic!("it will expire") };
     assert_eq!(wait, Span::from_micros(30_000_000 - 100));
     clock.advance(Duration::from_micros(wait.as_micros() - 1));
     assert!(!semaphore.try_acquire("another", 1).allowed());
@@ -51,9 +51,9 @@ fn what_has_lapsed_makes_room_before_anybody_is_refused() {
     assert!(!semaphore.try_acquire("yet another", 1).allowed());
 }
 
-/// Keys that nobody asks about any more are freed as others come, without a sweep.
+/// Idle keys are freed as others arrive, without a sweep.
 #[test]
-fn leases_that_nobody_returns_do_not_pile_up() {
+fn unreleased_leases_do_not_accumulate() {
     let (builder, clock) = builder("concurrency 1 ttl=1s");
     let semaphore = builder.build().unwrap();
     let mut most = 0;
@@ -62,14 +62,16 @@ fn leases_that_nobody_returns_do_not_pile_up() {
         clock.advance(Duration::from_millis(1));
         most = most.max(semaphore.stats().leases);
     }
-    // A thousand are live at a time. Those of shards where nothing new comes for a while stay a little longer.
+    // A thousand are live at a time. In shards without new leases, expired ones stay a little
+    // longer.
     assert!((1_000..3_000).contains(&most), "{most}");
     assert_eq!(semaphore.stats().expired + u64::try_from(semaphore.stats().leases).unwrap(), 50_000);
 }
 
-/// Very many may lapse together under one key. A call under another frees a few of them at a time, and in the end all.
+/// Many leases may expire together under one key. A call under another frees a few at a time, and
+/// in the end all.
 #[test]
-fn many_that_lapse_together_are_freed_without_a_pause() {
+fn mass_expiry_is_handled_without_a_pause() {
     let (builder, clock) = builder("concurrency 1000 ttl=1s");
     let semaphore = builder.build().unwrap();
     for _ in 0..1_000 {
@@ -87,7 +89,7 @@ fn many_that_lapse_together_are_freed_without_a_pause() {
 }
 
 #[test]
-fn many_that_have_lapsed_do_not_count_when_their_own_key_is_asked_about() {
+fn expired_leases_do_not_count_for_their_key() {
     let (builder, clock) = builder("concurrency 1000 ttl=1s");
     let semaphore = builder.build().unwrap();
     for _ in 0..1_000 {
@@ -98,7 +100,7 @@ fn many_that_have_lapsed_do_not_count_when_their_own_key_is_asked_about() {
 }
 
 #[test]
-fn those_who_wait_count_as_leases_and_are_never_refused_for_want_of_room() {
+fn waiters_reserve_capacity_for_their_leases() {
     let (builder, _) = builder("concurrency 1");
     let semaphore = builder.max_leases(2).build().unwrap();
     let lease = semaphore.try_acquire("k", 1).lease();
@@ -114,23 +116,23 @@ fn those_who_wait_count_as_leases_and_are_never_refused_for_want_of_room() {
 }
 
 #[test]
-fn no_more_wait_than_may() {
+fn the_number_of_waiters_is_bounded() {
     let (builder, _) = builder("concurrency 1");
     let semaphore = builder.max_queue(2).max_waiters(3).build().unwrap();
     let _leases = [semaphore.try_acquire("a", 1).lease(), semaphore.try_acquire("b", 1).lease()];
-    let in_line: Vec<Caller> = (0..2).map(|_| Caller::new(semaphore.acquire("a", 1))).collect();
+    let waiters: Vec<Caller> = (0..2).map(|_| Caller::new(semaphore.acquire("a", 1))).collect();
     assert_eq!(Caller::new(semaphore.acquire("a", 1)).denial(), Some(Denial::QueueFull));
     let third = Caller::new(semaphore.acquire("b", 1));
     assert_eq!(Caller::new(semaphore.acquire("b", 1)).denial(), Some(Denial::QueueFull));
     assert_eq!(semaphore.stats().waiting, 3);
-    drop(in_line);
+    drop(waiters);
     assert!(Caller::new(semaphore.acquire("a", 1)).denial().is_none());
     drop(third);
     assert_eq!(semaphore.stats().waiting, 0);
 }
 
 #[test]
-fn settings_out_of_bounds_are_told() {
+fn settings_out_of_bounds_are_rejected() {
     assert_eq!((MAX_LEASES_DEFAULT, MAX_LEASES_MAX), (100_000, 100_000_000));
     let said = |builder: SemaphoreBuilder| builder.build().unwrap_err().to_string();
     let concurrency = || Semaphore::builder("concurrency 1");

@@ -1,8 +1,8 @@
 //! Wakers that panic, alarms that are lost, clocks that jump.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use super::semaphore;
-use crate::wall::Wall;
+use crate::wall_clock::WallClock;
 use sluicegate::clock::{Alarm, Clock, ManualClock};
 use sluicegate::semaphore::Semaphore;
 use sluicegate::wait::Denial;
@@ -18,28 +18,28 @@ struct Panics;
 
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
-        panic!("a waker of its own mind");
+        panic!("this waker panics");
     }
 }
 
-/// Asks the semaphore again while it is woken, or dropped: what would never end if a lock were held.
-struct Asks(Semaphore);
+/// Calls the semaphore while it is woken or dropped, which would deadlock if a lock were held.
+struct CallsBack(Semaphore);
 
-impl Wake for Asks {
+impl Wake for CallsBack {
     fn wake(self: Arc<Self>) {
         let _ = (self.0.peek("k", 1), self.0.limit(), format!("{:?}", self.0));
         self.0.change("concurrency 2").unwrap();
     }
 }
 
-impl Drop for Asks {
+impl Drop for CallsBack {
     fn drop(&mut self) {
         let _ = self.0.peek("k", 1);
     }
 }
 
 #[test]
-fn a_waker_that_panics_harms_nobody_else() {
+fn a_panicking_waker_does_not_affect_others() {
     let (semaphore, _) = semaphore("concurrency 2");
     let lease = semaphore.try_acquire("k", 2).lease();
     let mut bad = Box::pin(semaphore.acquire("k", 1));
@@ -49,11 +49,11 @@ fn a_waker_that_panics_harms_nobody_else() {
     assert!(catch_unwind(AssertUnwindSafe(|| drop(lease))).is_err());
     assert!(good.woken() == 1 && good.poll() && good.allowed());
     drop(bad);
-    assert!(semaphore.try_acquire("k", 1).allowed(), "its place went on");
+    assert!(semaphore.try_acquire("k", 1).allowed(), "its permit was passed on");
 }
 
 #[test]
-fn a_lease_dropped_by_a_panic_wakes_without_ending_the_process() {
+fn a_lease_dropped_by_a_panic_wakes_without_aborting() {
     let (semaphore, _) = semaphore("concurrency 1");
     let lease = semaphore.try_acquire("k", 1).lease();
     let mut bad = Box::pin(semaphore.acquire("k", 1));
@@ -61,42 +61,42 @@ fn a_lease_dropped_by_a_panic_wakes_without_ending_the_process() {
     assert!(bad.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let work = || {
         let _lease = lease;
-        panic!("the work went wrong");
+        panic!("the work failed");
     };
     assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
     assert!(bad.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
 
 #[test]
-fn wakers_run_and_are_dropped_when_no_lock_is_held() {
+fn wakers_run_and_are_dropped_without_the_lock() {
     let (semaphore, _) = semaphore("concurrency 1");
     let lease = semaphore.try_acquire("k", 1).lease();
     let asks = |acquire: &mut Pin<Box<sluicegate::semaphore::AcquireLease>>| {
-        let waker = Waker::from(Arc::new(Asks(semaphore.clone())));
+        let waker = Waker::from(Arc::new(CallsBack(semaphore.clone())));
         acquire.as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
     };
     let (mut first, mut left) = (Box::pin(semaphore.acquire("k", 1)), Box::pin(semaphore.acquire("k", 1)));
     assert!(!asks(&mut first) && !asks(&mut left));
-    assert!(!asks(&mut first), "another waker takes the place of the first, which is dropped");
+    assert!(!asks(&mut first), "another waker replaces the first, which is dropped");
     drop(left);
     drop(lease);
     assert!(asks(&mut first));
 }
 
 #[test]
-fn a_change_wakes_when_no_lock_is_held() {
+fn a_change_wakes_without_the_lock() {
     let (semaphore, _) = semaphore("concurrency 1");
     let _lease = semaphore.try_acquire("k", 1).lease();
     let mut waiting = Box::pin(semaphore.acquire("k", 1));
-    let waker = Waker::from(Arc::new(Asks(semaphore.clone())));
+    let waker = Waker::from(Arc::new(CallsBack(semaphore.clone())));
     assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     semaphore.change("concurrency 3").unwrap();
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
-    assert_eq!(semaphore.limit().to_string(), "concurrency 2", "that of the waker, which came last");
+    assert_eq!(semaphore.limit().to_string(), "concurrency 2", "the waker's change came last");
 }
 
 #[test]
-fn a_waker_that_panics_in_a_change_keeps_nobody_waiting_under_other_keys() {
+fn a_panicking_waker_does_not_stop_a_change() {
     let (semaphore, _) = semaphore("concurrency 1");
     let keys = 0..200;
     let _leases: Vec<_> = keys.clone().map(|key| semaphore.try_acquire(key, 1).lease()).collect();
@@ -108,14 +108,14 @@ fn a_waker_that_panics_in_a_change_keeps_nobody_waiting_under_other_keys() {
     assert!(good.iter().all(|caller| caller.woken() == 1));
 }
 
-/// A clock whose alarms are thrown away, as when a runtime ends.
+/// A clock that drops its alarms, as when a runtime shuts down.
 #[derive(Clone, Debug, Default)]
-struct Forgets {
+struct DropsAlarms {
     clock: ManualClock,
     alarms: Arc<Mutex<Vec<Alarm>>>,
 }
 
-impl Clock for Forgets {
+impl Clock for DropsAlarms {
     fn now(&self) -> Time {
         self.clock.now()
     }
@@ -126,8 +126,8 @@ impl Clock for Forgets {
 }
 
 #[test]
-fn when_an_alarm_is_lost_those_who_wait_set_another() {
-    let clock = Forgets::default();
+fn waiters_replace_a_lost_alarm() {
+    let clock = DropsAlarms::default();
     let semaphore = Semaphore::builder("concurrency 1 ttl=30s").clock(clock.clone()).build().unwrap();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let mut waiting = Caller::new(semaphore.acquire("k", 1));
@@ -138,11 +138,11 @@ fn when_an_alarm_is_lost_those_who_wait_set_another() {
     assert!(!waiting.poll());
     assert_eq!(clock.alarms.lock().unwrap().len(), 1);
     clock.clock.advance(Duration::from_secs(30));
-    assert!(waiting.poll() && waiting.allowed(), "whoever looks helps itself");
+    assert!(waiting.poll() && waiting.allowed(), "the polling task processes due events itself");
 }
 
 #[test]
-fn a_clock_that_jumps_past_a_deadline_gives_no_lease_that_is_too_late() {
+fn a_clock_jump_past_a_deadline_denies_the_waiter() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=10s");
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let mut late = Caller::new(semaphore.acquire_within("k", 1, Duration::from_secs(15)));
@@ -153,7 +153,7 @@ fn a_clock_that_jumps_past_a_deadline_gives_no_lease_that_is_too_late() {
 }
 
 #[test]
-fn those_who_wait_after_a_clock_went_back_wait_the_step_longer() {
+fn after_a_step_back_waiters_wait_the_step_longer() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=10s");
     let start = semaphore.now();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
@@ -167,17 +167,17 @@ fn those_who_wait_after_a_clock_went_back_wait_the_step_longer() {
 }
 
 #[test]
-fn set_back_by_an_hour_a_wait_takes_its_time_again_and_not_an_hour() {
-    let wall = Wall::new();
+fn after_an_hour_back_a_wait_only_restarts() {
+    let wall = WallClock::new();
     let semaphore = Semaphore::builder("concurrency 1").clock(wall.clone()).build().unwrap();
     let held = semaphore.try_acquire("k", 1).lease();
     let mut waits = Caller::new(semaphore.acquire_within("k", 1, Duration::from_secs(1)));
     let mut patient = Caller::new(semaphore.acquire_within("k", 1, Duration::from_secs(7_200)));
-    wall.passes.advance(Duration::from_millis(500));
+    wall.elapsed.advance(Duration::from_millis(500));
     wall.set_back(Duration::from_secs(3_600));
-    wall.passes.advance(Duration::from_millis(1_499));
+    wall.elapsed.advance(Duration::from_millis(1_499));
     assert!(waits.waits() && !waits.poll());
-    wall.passes.advance(Duration::from_millis(1));
+    wall.elapsed.advance(Duration::from_millis(1));
     assert!(waits.poll() && waits.denial() == Some(Denial::TooLong));
     assert!(patient.waits());
     drop(held);

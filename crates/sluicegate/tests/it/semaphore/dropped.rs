@@ -1,12 +1,13 @@
-//! Whoever is dropped, whenever, loses and leaks nothing.
+//! Dropping a future or a lease at any point loses and leaks nothing.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use super::semaphore;
 use std::time::Duration;
 
-/// Trap 1: thomhurst/Kevlar#15, and Go: a head, middle or tail that leaves, before and after its turn has come.
+/// Trap 1 (thomhurst/Kevlar#15, and Go): a head, middle or tail that leaves, before and after it is
+/// granted.
 #[test]
-fn whoever_leaves_is_as_if_it_had_never_asked() {
+fn a_dropped_waiter_leaves_no_trace() {
     for leaves in 0..3 {
         let (semaphore, _) = semaphore("concurrency 1");
         let lease = semaphore.try_acquire("k", 1).lease();
@@ -25,7 +26,7 @@ fn whoever_leaves_is_as_if_it_had_never_asked() {
 }
 
 #[test]
-fn who_was_given_a_lease_and_is_gone_before_it_looked_passes_it_on() {
+fn an_undelivered_lease_goes_to_the_next_waiter() {
     for limit in ["concurrency 1", "concurrency 1 ttl=30s"] {
         let (semaphore, _) = semaphore(limit);
         let lease = semaphore.try_acquire("k", 1).lease();
@@ -42,7 +43,7 @@ fn who_was_given_a_lease_and_is_gone_before_it_looked_passes_it_on() {
 }
 
 #[test]
-fn a_large_head_that_leaves_lets_small_ones_go_that_fit() {
+fn dropping_a_large_head_admits_smaller_ones() {
     let (semaphore, _) = semaphore("concurrency 3");
     let _lease = semaphore.try_acquire("k", 1).lease();
     let large = Caller::new(semaphore.acquire("k", 3));
@@ -53,7 +54,7 @@ fn a_large_head_that_leaves_lets_small_ones_go_that_fit() {
 }
 
 #[test]
-fn a_future_that_was_never_polled_holds_nothing() {
+fn an_unpolled_future_holds_nothing() {
     let (semaphore, _) = semaphore("concurrency 1");
     let idle = semaphore.acquire("k", 1);
     assert!(semaphore.try_acquire("k", 1).allowed());
@@ -62,7 +63,7 @@ fn a_future_that_was_never_polled_holds_nothing() {
 }
 
 #[test]
-fn a_lease_given_and_lapsed_before_anybody_looked_goes_on_to_the_next() {
+fn a_lease_that_expires_undelivered_goes_to_the_next() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=30s");
     let lease = semaphore.try_acquire("k", 1).lease();
     let (first, mut next) = (Caller::new(semaphore.acquire("k", 1)), Caller::new(semaphore.acquire("k", 1)));
@@ -70,11 +71,11 @@ fn a_lease_given_and_lapsed_before_anybody_looked_goes_on_to_the_next() {
     clock.advance(Duration::from_secs(30));
     assert!(next.woken() == 1 && next.poll() && next.allowed());
     drop(first);
-    assert!(!semaphore.try_acquire("k", 1).allowed(), "the next one's place is its own");
+    assert!(!semaphore.try_acquire("k", 1).allowed(), "the next waiter holds the permit");
 }
 
 #[test]
-fn a_reset_lets_all_go_that_fit_and_a_change_too() {
+fn a_reset_or_change_admits_all_that_fit() {
     let (semaphore, _) = semaphore("concurrency 2");
     let old = semaphore.try_acquire("k", 2).lease();
     let mut callers: Vec<Caller> = (0..5).map(|_| Caller::new(semaphore.acquire("k", 1))).collect();
@@ -84,18 +85,18 @@ fn a_reset_lets_all_go_that_fit_and_a_change_too() {
     semaphore.reset("k");
     assert_eq!(went(&mut callers), 2);
     drop(old);
-    assert_eq!(went(&mut callers), 2, "what was reset returns nothing");
+    assert_eq!(went(&mut callers), 2, "leases from before the reset release nothing");
     semaphore.change("concurrency 4").unwrap();
     assert_eq!(went(&mut callers), 4);
     semaphore.change("concurrency 1").unwrap();
     drop(callers.drain(..3));
-    assert_eq!(went(&mut callers), 1, "one is out, and one may be");
+    assert_eq!(went(&mut callers), 1, "one is held, and one more fits");
     callers.remove(0);
     assert_eq!(went(&mut callers), 1);
 }
 
 #[test]
-fn with_fewer_places_those_who_can_never_go_are_refused_wherever_they_stand() {
+fn a_lower_limit_denies_waiters_that_can_never_fit() {
     let (semaphore, _) = semaphore("concurrency 3");
     let lease = semaphore.try_acquire("k", 3).lease();
     let mut callers: Vec<Caller> =
@@ -109,7 +110,7 @@ fn with_fewer_places_those_who_can_never_go_are_refused_wherever_they_stand() {
 }
 
 #[test]
-fn leases_returned_by_name_let_the_next_go() {
+fn a_release_by_id_admits_the_next() {
     let (semaphore, _) = semaphore("concurrency 1 ttl=30s");
     let id = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let mut waiting = Caller::new(semaphore.acquire("k", 1));

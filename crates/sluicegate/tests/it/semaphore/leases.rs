@@ -1,4 +1,4 @@
-//! Leases and their names, without anybody who waits.
+//! Leases and their ids, without waiters.
 
 use super::semaphore;
 use sluicegate::clock::ManualClock;
@@ -16,7 +16,7 @@ fn span(seconds: u64) -> Span {
 }
 
 #[test]
-fn a_lease_is_returned_when_it_is_dropped() {
+fn a_dropped_lease_is_released() {
     let (semaphore, _) = semaphore("concurrency 2");
     let one = semaphore.try_acquire("k", 1).lease();
     let other = semaphore.try_acquire("k", 1).lease();
@@ -30,19 +30,19 @@ fn a_lease_is_returned_when_it_is_dropped() {
 }
 
 #[test]
-fn a_grant_that_is_dropped_returns_its_lease() {
+fn a_dropped_grant_releases_its_lease() {
     let (semaphore, _) = semaphore("concurrency 1");
     drop(semaphore.try_acquire("k", 1));
     assert!(semaphore.try_acquire("k", 1).allowed());
 }
 
-/// Trap 3: redisson#7342, where each cycle lost a permit.
+/// Trap 3 (redisson#7342): each cycle lost a permit.
 #[test]
-fn a_thousand_leases_taken_and_returned_leave_all_places_free() {
+fn a_thousand_released_leases_free_all_permits() {
     for limit in ["concurrency 3", "concurrency 3 ttl=30s"] {
         let (semaphore, _) = semaphore(limit);
-        for turn in 0..1_000_u64 {
-            let cost = turn % 3 + 1;
+        for round in 0..1_000_u64 {
+            let cost = round % 3 + 1;
             assert!(semaphore.try_acquire("k", cost).lease().unwrap().release());
         }
         let all = semaphore.try_acquire("k", 3);
@@ -52,9 +52,9 @@ fn a_thousand_leases_taken_and_returned_leave_all_places_free() {
     }
 }
 
-/// Trap 5: limits#151, where such a cost was stored and blocked others.
+/// Trap 5 (limits#151): such a cost was stored and blocked others.
 #[test]
-fn a_cost_above_the_count_is_never_admitted_and_never_stored() {
+fn a_cost_above_the_limit_is_never_admitted() {
     let (semaphore, _) = semaphore("concurrency 3 ttl=30s");
     for grant in [semaphore.try_acquire("k", 4), semaphore.acquire("k", u64::MAX).blocking()] {
         assert_eq!((grant.allowed(), grant.denial()), (false, Some(Denial::Never)));
@@ -64,7 +64,7 @@ fn a_cost_above_the_count_is_never_admitted_and_never_stored() {
     assert!(semaphore.try_acquire("k", 3).allowed());
 }
 
-/// Trap 6: denied calls changed state in several others.
+/// Trap 6: denied calls changed state in several other libraries.
 #[test]
 fn a_denial_changes_nothing() {
     let (semaphore, clock) = semaphore("concurrency 2 ttl=30s");
@@ -79,7 +79,7 @@ fn a_denial_changes_nothing() {
 }
 
 #[test]
-fn a_cost_of_nothing_is_allowed_and_takes_no_lease() {
+fn cost_zero_is_allowed_without_a_lease() {
     let (semaphore, _) = semaphore("concurrency 1");
     let _lease = semaphore.try_acquire("k", 1).lease();
     let grant = semaphore.try_acquire("k", 0);
@@ -90,7 +90,7 @@ fn a_cost_of_nothing_is_allowed_and_takes_no_lease() {
 }
 
 #[test]
-fn a_lease_lapses_at_its_moment_and_its_drop_returns_nobody_elses() {
+fn an_expired_lease_releases_nothing_when_dropped() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=30s");
     let late = semaphore.try_acquire("k", 1).lease().unwrap();
     assert_eq!(late.until(), Some(semaphore.now().saturating_add(span(30))));
@@ -99,14 +99,14 @@ fn a_lease_lapses_at_its_moment_and_its_drop_returns_nobody_elses() {
     clock.advance(Duration::from_micros(1));
     let other = semaphore.try_acquire("k", 1).lease();
     assert!(other.is_some());
-    assert!(!late.renew(), "it has lapsed");
+    assert!(!late.renew(), "it has expired");
     drop(late);
-    assert!(!semaphore.try_acquire("k", 1).allowed(), "the other's place is still taken");
+    assert!(!semaphore.try_acquire("k", 1).allowed(), "the other lease is still held");
     assert_eq!((semaphore.stats().expired, semaphore.stats().released), (1, 0));
 }
 
 #[test]
-fn a_lease_that_is_renewed_lives_on() {
+fn a_renewed_lease_stays_live() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=30s");
     let lease = semaphore.try_acquire("k", 1).lease().unwrap();
     for _ in 0..5 {
@@ -120,7 +120,7 @@ fn a_lease_that_is_renewed_lives_on() {
 }
 
 #[test]
-fn a_kept_lease_is_returned_by_its_name_once_and_by_no_other() {
+fn a_kept_lease_is_released_once_by_its_id() {
     let (semaphore, _) = semaphore("concurrency 2 ttl=30s");
     let id = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let read: LeaseId = id.to_string().parse().unwrap();
@@ -130,20 +130,20 @@ fn a_kept_lease_is_returned_by_its_name_once_and_by_no_other() {
     assert!(!semaphore.release("other", &id) && semaphore.release("k", &id));
     assert!(!semaphore.release("k", &id) && !semaphore.renew("k", &id));
     let again = semaphore.try_acquire("k", 1).lease().unwrap();
-    assert!(!semaphore.release("k", &id), "the place is the same, the lease another");
+    assert!(!semaphore.release("k", &id), "the index is the same, the lease is not");
     assert_ne!(again.id(), id);
 }
 
 #[test]
-fn a_made_up_name_is_nobodys() {
+fn a_forged_id_does_nothing() {
     let (semaphore, _) = semaphore("concurrency 2 ttl=30s");
     let id = semaphore.try_acquire("k", 1).lease().unwrap().keep().to_string();
-    for (place, letter) in id.char_indices().skip(3) {
+    for (index, letter) in id.char_indices().skip(3) {
         let mut other = id.clone();
-        other.replace_range(place..=place, if letter == '0' { "1" } else { "0" });
+        other.replace_range(index..=index, if letter == '0' { "1" } else { "0" });
         assert!(!semaphore.release("k", &other.parse().unwrap()), "{other}");
     }
-    let said = "not a lease; hand back the text that the acquire gave, unchanged";
+    let said = "not a lease id; pass the text from the acquire unchanged";
     for bad in ["", "abc", &id[1..], &id.to_uppercase(), &format!("{id}0"), &"ä".repeat(24)] {
         if bad != id {
             assert_eq!(bad.parse::<LeaseId>().unwrap_err().to_string(), said, "{bad}");
@@ -155,7 +155,7 @@ fn a_made_up_name_is_nobodys() {
 }
 
 #[test]
-fn after_a_reset_old_leases_return_nothing() {
+fn leases_from_before_a_reset_release_nothing() {
     let (semaphore, _) = semaphore("concurrency 2 ttl=30s");
     let old: Vec<_> = (0..2).filter_map(|_| semaphore.try_acquire("k", 1).lease()).collect();
     semaphore.reset("k");
@@ -168,9 +168,9 @@ fn after_a_reset_old_leases_return_nothing() {
     assert!(semaphore.try_acquire("k", 2).allowed());
 }
 
-/// Trap 10: Guava and Go do not plan anew when the numbers change.
+/// Trap 10: Guava and Go do not replan when the limit changes.
 #[test]
-fn with_fewer_places_than_are_held_nothing_remains_until_enough_are_back() {
+fn below_what_is_held_nothing_remains() {
     let (semaphore, clock) = semaphore("concurrency 4 ttl=30s");
     let mut leases: Vec<_> = (0..4).filter_map(|_| semaphore.try_acquire("k", 1).lease()).collect();
     semaphore.change("concurrency 2 ttl=10s").unwrap();
@@ -180,7 +180,7 @@ fn with_fewer_places_than_are_held_nothing_remains_until_enough_are_back() {
     leases.truncate(2);
     assert!(!semaphore.try_acquire("k", 1).allowed());
     clock.advance(20 * SECOND);
-    assert!(leases[0].renew(), "it has kept its 30 s, and gets 10 s now");
+    assert!(leases[0].renew(), "it kept its 30 s, and gets 10 s now");
     assert_eq!(leases[0].until(), Some(semaphore.now().saturating_add(span(10))));
     drop(leases.pop());
     assert!(semaphore.try_acquire("k", 1).allowed());
@@ -193,22 +193,22 @@ fn with_fewer_places_than_are_held_nothing_remains_until_enough_are_back() {
     );
 }
 
-/// Trap 7: golang/go#56287, where a clock that went back gave out tokens.
+/// Trap 7 (golang/go#56287): a clock that went back granted tokens.
 #[test]
-fn a_clock_that_goes_back_gives_nothing_out_and_brings_nothing_back() {
+fn a_step_back_neither_grants_nor_revives_leases() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=30s");
     let start = semaphore.now();
     let lease = semaphore.try_acquire("k", 1).lease().unwrap();
     clock.set(start.saturating_sub(span(100)));
     let denied = semaphore.try_acquire("k", 1).decision();
-    assert_eq!(denied.retry_after(), Some(RetryAfter::After(span(130))), "the step and ttl");
+    assert_eq!(denied.retry_after(), Some(RetryAfter::After(span(130))), "the step and the ttl");
     clock.set(start.saturating_add(span(30)));
     assert!(semaphore.peek("k", 1).allowed());
     clock.set(start);
     assert!(!lease.renew() && semaphore.try_acquire("k", 1).allowed());
 }
 
-/// Trap 13: axum#2634, where a clone had a limit of its own.
+/// Trap 13 (axum#2634): a clone had a limit of its own.
 #[test]
 fn clones_are_the_same_semaphore() {
     let (semaphore, _) = semaphore("concurrency 1");
@@ -228,9 +228,9 @@ fn a_lease_outlives_its_semaphore() {
 }
 
 #[derive(Default)]
-struct Told(Mutex<(Vec<bool>, Vec<Event>)>);
+struct Recorder(Mutex<(Vec<bool>, Vec<Event>)>);
 
-impl Observer for Told {
+impl Observer for Recorder {
     fn decided(&self, decision: &Decision) {
         self.0.lock().unwrap().0.push(decision.allowed());
     }
@@ -241,15 +241,15 @@ impl Observer for Told {
 }
 
 #[test]
-fn an_observer_is_told_of_decisions_and_of_leases_that_lapse() {
-    let (clock, told) = (ManualClock::default(), Arc::new(Told::default()));
+fn an_observer_sees_decisions_and_expired_leases() {
+    let (clock, recorded) = (ManualClock::default(), Arc::new(Recorder::default()));
     let builder = Semaphore::builder("concurrency 3 ttl=30s").clock(clock.clone());
-    let semaphore = builder.observer(Arc::clone(&told)).build().unwrap();
+    let semaphore = builder.observer(Arc::clone(&recorded)).build().unwrap();
     semaphore.try_acquire("k", 3).lease().unwrap().keep();
     assert!(!semaphore.acquire_within("k", 1, Duration::ZERO).blocking().allowed());
     clock.advance(30 * SECOND);
     assert!(semaphore.acquire("k", 1).blocking().allowed());
-    let told = told.0.lock().unwrap();
-    assert_eq!(told.0, [true, false, true]);
-    assert!(matches!(told.1[..], [Event::LeaseExpired { cost: 3, .. }]), "{:?}", told.1);
+    let recorded = recorded.0.lock().unwrap();
+    assert_eq!(recorded.0, [true, false, true]);
+    assert!(matches!(recorded.1[..], [Event::LeaseExpired { cost: 3, .. }]), "{:?}", recorded.1);
 }

@@ -1,6 +1,6 @@
-//! Who goes first.
+//! The order of waiters.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use super::semaphore;
 use sluicegate::wait::{Denial, Priority};
 use sluicegate::{RetryAfter, Span};
@@ -9,13 +9,13 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn first_come_first_served_and_each_is_woken_once() {
+fn waiters_are_served_in_order_and_woken_once() {
     let (semaphore, _) = semaphore("concurrency 1");
-    let mut at_work = semaphore.try_acquire("k", 1).lease();
+    let mut in_progress = semaphore.try_acquire("k", 1).lease();
     let mut callers: Vec<Caller> = (0..5).map(|_| Caller::new(semaphore.acquire("k", 1))).collect();
     assert_eq!(semaphore.stats().waiting, 5);
     while !callers.is_empty() {
-        drop(at_work.take());
+        drop(in_progress.take());
         assert_eq!(callers.iter().map(Caller::woken).collect::<Vec<_>>(), {
             let mut woken = vec![0; callers.len()];
             woken[0] = 1;
@@ -24,13 +24,13 @@ fn first_come_first_served_and_each_is_woken_once() {
         let mut first = callers.remove(0);
         assert!(callers.iter_mut().all(|caller| !caller.poll()));
         assert!(first.poll() && first.allowed());
-        at_work = first.lease();
+        in_progress = first.lease();
     }
     assert_eq!(semaphore.stats().waiting, 0);
 }
 
 #[test]
-fn nobody_overtakes_a_large_cost_that_waits() {
+fn a_large_cost_is_not_overtaken() {
     let (semaphore, _) = semaphore("concurrency 4");
     let (two, one) = (semaphore.try_acquire("k", 2).lease(), semaphore.try_acquire("k", 1).lease());
     let mut large = Caller::new(semaphore.acquire("k", 4));
@@ -44,16 +44,16 @@ fn nobody_overtakes_a_large_cost_that_waits() {
     assert!(large.poll() && large.allowed() && !small.poll());
     drop(large);
     assert!(small.poll() && small.allowed());
-    assert!(semaphore.try_acquire("k", 3).allowed(), "nobody waits any more");
+    assert!(semaphore.try_acquire("k", 3).allowed(), "no call waits any more");
 }
 
 #[test]
-fn a_higher_priority_goes_first_and_at_once_if_it_fits() {
+fn a_higher_priority_goes_first() {
     let (semaphore, _) = semaphore("concurrency 2");
     let one = semaphore.try_acquire("k", 1).lease();
     let mut large = Caller::new(semaphore.acquire("k", 2).priority(Priority::Low));
     let high = Caller::new(semaphore.acquire("k", 1).priority(Priority::High));
-    assert!(high.allowed() && high.woken() == 0, "there is room for it, and nobody is before it");
+    assert!(high.allowed() && high.woken() == 0, "it fits, and no call is before it");
     drop(one);
     assert!(!large.poll());
     let mut normal = Caller::new(semaphore.acquire("k", 2));
@@ -64,18 +64,18 @@ fn a_higher_priority_goes_first_and_at_once_if_it_fits() {
 }
 
 #[test]
-fn who_waits_behind_others_is_told_the_soonest_moment_that_is_known() {
+fn a_denial_behind_waiters_reports_the_known_minimum() {
     let (semaphore, clock) = semaphore("concurrency 2 ttl=30s");
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     clock.advance(SECOND);
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let _waiting = Caller::new(semaphore.acquire("k", 1));
     let retry_after = semaphore.try_acquire("k", 1).decision().retry_after();
-    assert_eq!(retry_after, Some(RetryAfter::After(Span::from_micros(30_000_000))), "when both have lapsed");
+    assert_eq!(retry_after, Some(RetryAfter::After(Span::from_micros(30_000_000))), "when both have expired");
 }
 
 #[test]
-fn the_head_has_its_turn_when_enough_leases_have_lapsed() {
+fn the_head_is_granted_when_enough_leases_expire() {
     let (semaphore, clock) = semaphore("concurrency 3 ttl=30s");
     for _ in 0..3 {
         let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
@@ -92,7 +92,7 @@ fn the_head_has_its_turn_when_enough_leases_have_lapsed() {
 }
 
 #[test]
-fn a_renewed_lease_puts_the_head_off() {
+fn a_renewed_lease_delays_the_head() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=30s");
     let lease = semaphore.try_acquire("k", 1).lease().unwrap();
     let mut waiting = Caller::new(semaphore.acquire("k", 1));
@@ -106,7 +106,7 @@ fn a_renewed_lease_puts_the_head_off() {
 }
 
 #[test]
-fn who_has_waited_for_too_long_is_refused_then_and_the_next_goes_on() {
+fn a_waiter_at_its_deadline_is_denied_and_the_next_goes() {
     let (semaphore, clock) = semaphore("concurrency 3");
     let lease = semaphore.try_acquire("k", 2).lease();
     let mut large = Caller::new(semaphore.acquire_within("k", 2, 5 * SECOND));
@@ -121,12 +121,12 @@ fn who_has_waited_for_too_long_is_refused_then_and_the_next_goes_on() {
     drop(lease);
     let passed = semaphore.now().saturating_sub(Span::from_micros(1));
     let late = semaphore.acquire_until("k", 1, passed).blocking();
-    assert_eq!(late.denial(), Some(Denial::TooLong), "its time has passed before it asked");
+    assert_eq!(late.denial(), Some(Denial::TooLong), "its deadline had passed before the call");
     assert!(semaphore.acquire_until("k", 1, semaphore.now()).blocking().allowed());
 }
 
 #[test]
-fn a_lease_that_lapses_at_the_deadline_is_in_time() {
+fn a_lease_that_expires_at_the_deadline_is_in_time() {
     let (semaphore, clock) = semaphore("concurrency 1 ttl=5s");
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let mut waiting = Caller::new(semaphore.acquire_within("k", 1, 5 * SECOND));
@@ -135,7 +135,7 @@ fn a_lease_that_lapses_at_the_deadline_is_in_time() {
 }
 
 #[test]
-fn whoever_waited_is_told_how_long_with_ttl_or_without() {
+fn a_grant_reports_its_wait_with_and_without_ttl() {
     for limit in ["concurrency 1", "concurrency 1 ttl=30s"] {
         let (semaphore, clock) = semaphore(limit);
         let lease = semaphore.try_acquire("k", 1).lease();
@@ -145,25 +145,29 @@ fn whoever_waited_is_told_how_long_with_ttl_or_without() {
         drop(lease);
         clock.advance(Duration::from_secs(4));
         assert!(first.poll());
-        assert_eq!(first.grant().waited(), Duration::from_secs(3), "until it was given, not until it looked");
+        assert_eq!(
+            first.grant().waited(),
+            Duration::from_secs(3),
+            "until it was granted, not until it polled"
+        );
         drop(first);
         assert!(next.poll());
         assert_eq!(next.grant().waited(), Duration::from_secs(7));
     }
 }
 
-/// More have to lapse than are looked at to plan a turn.
+/// More leases have to expire than are examined to plan when the head is due.
 #[test]
-fn the_head_of_a_line_has_its_turn_in_time_however_many_leases_are_in_the_way() {
+fn the_head_is_granted_in_time_behind_many_leases() {
     let (semaphore, clock) = semaphore("concurrency 10000 ttl=1h");
     for _ in 0..10_000 {
         let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
         clock.advance(Duration::from_millis(1));
     }
     let mut waiting = Caller::new(semaphore.acquire("k", 5_000));
-    // The 5000th was taken 4.999 s after the first, ten seconds after which it is now.
-    let until_it_lapses = 3_600_000_000 + 4_999_000 - 10_000_000;
-    clock.advance(Duration::from_micros(until_it_lapses - 1));
+    // The 5000th was acquired 4.999 s after the first, and 10 s have passed since.
+    let until_expiry = 3_600_000_000 + 4_999_000 - 10_000_000;
+    clock.advance(Duration::from_micros(until_expiry - 1));
     assert!(!waiting.poll() && waiting.woken() == 0);
     clock.advance(Duration::from_micros(1));
     assert!(waiting.woken() == 1 && waiting.poll() && waiting.allowed());

@@ -1,6 +1,6 @@
-//! An observer that panics, at whichever point: nothing is lost, and nobody else is harmed.
+//! An observer that panics at any point: nothing is lost, and no other call is affected.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::clock::{Alarm, Clock, ManualClock};
 use sluicegate::semaphore::{AcquireLease, Grant, Semaphore};
 use sluicegate::{Decision, Event, Observer, Time};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Panics at the next lease that lapses, once it is told to.
+/// Panics at the next lease that expires, once it is armed.
 #[derive(Clone, Default)]
 struct Panics(Arc<AtomicBool>);
 
@@ -20,15 +20,15 @@ impl Observer for Panics {
     fn decided(&self, _: &Decision) {}
 
     fn event(&self, _: &Event) {
-        assert!(!self.0.swap(false, Ordering::Relaxed), "an observer of its own mind");
+        assert!(!self.0.swap(false, Ordering::Relaxed), "this observer panics");
     }
 }
 
-/// A clock whose alarms never ring: whoever looks has to help itself.
+/// A clock whose alarms never ring: the polling task has to process due events itself.
 #[derive(Clone, Debug, Default)]
-struct Mute(ManualClock);
+struct NeverRings(ManualClock);
 
-impl Clock for Mute {
+impl Clock for NeverRings {
     fn now(&self) -> Time {
         self.0.now()
     }
@@ -38,9 +38,9 @@ impl Clock for Mute {
     }
 }
 
-/// A semaphore of which one lease will have lapsed in ten seconds.
+/// A semaphore with one lease that expires in ten seconds.
 fn semaphore(count: u32) -> (Semaphore, ManualClock, Panics) {
-    let (clock, panics) = (Mute::default(), Panics::default());
+    let (clock, panics) = (NeverRings::default(), Panics::default());
     let limit = format!("concurrency {count} ttl=10s");
     let builder = Semaphore::builder(limit.as_str()).clock(clock.clone()).observer(panics.clone());
     let semaphore = builder.build().unwrap();
@@ -49,7 +49,7 @@ fn semaphore(count: u32) -> (Semaphore, ManualClock, Panics) {
 }
 
 impl Panics {
-    /// So many seconds pass, and whoever sees then that a lease has lapsed sees a panic.
+    /// Advances the clock. The next call that sees an expired lease panics.
     fn after(&self, clock: &ManualClock, seconds: u64) {
         clock.advance(Duration::from_secs(seconds));
         self.0.store(true, Ordering::Relaxed);
@@ -70,7 +70,7 @@ fn assert_nothing_is_left(semaphore: &Semaphore) {
 }
 
 #[test]
-fn a_lease_that_was_given_at_once_comes_back() {
+fn a_lease_granted_immediately_is_released() {
     let (semaphore, clock, panics) = semaphore(1);
     panics.after(&clock, 10);
     assert!(panics_when_polled(&mut Box::pin(semaphore.acquire("k", 1))));
@@ -78,7 +78,7 @@ fn a_lease_that_was_given_at_once_comes_back() {
 }
 
 #[test]
-fn a_lease_that_was_given_to_one_with_a_deadline_comes_back() {
+fn a_lease_granted_under_a_deadline_is_released() {
     let (semaphore, clock, panics) = semaphore(1);
     panics.after(&clock, 10);
     assert!(panics_when_polled(&mut Box::pin(semaphore.acquire_until("k", 1, Time::MAX))));
@@ -86,19 +86,19 @@ fn a_lease_that_was_given_to_one_with_a_deadline_comes_back() {
 }
 
 #[test]
-fn a_place_in_line_is_still_its_callers() {
+fn a_waiter_stays_enqueued() {
     for stays in [true, false] {
         let (semaphore, clock, panics) = semaphore(2);
         clock.advance(Duration::from_secs(5));
         let held = semaphore.try_acquire("k", 1).lease();
         panics.after(&clock, 5);
-        // One of the two has lapsed, which is not enough.
+        // One of the two has expired, which is not enough.
         let mut waits = Box::pin(semaphore.acquire_until("k", 2, Time::MAX));
         assert!(panics_when_polled(&mut waits));
         assert_eq!(semaphore.stats().waiting, 1);
         if stays {
             drop(held);
-            let Poll::Ready(grant) = poll(&mut waits) else { panic!("its turn has come") };
+            let Poll::Ready(grant) = poll(&mut waits) else { panic!("it was granted") };
             assert!(grant.allowed());
         } else {
             drop((waits, held));
@@ -108,7 +108,7 @@ fn a_place_in_line_is_still_its_callers() {
 }
 
 #[test]
-fn a_lease_that_was_seen_by_looking_comes_back_and_the_seat_is_the_next_ones() {
+fn a_lease_granted_by_a_poll_is_released() {
     let (semaphore, clock, panics) = semaphore(1);
     let mut waits = Box::pin(semaphore.acquire("k", 1));
     assert!(poll(&mut waits).is_pending());
@@ -118,21 +118,21 @@ fn a_lease_that_was_seen_by_looking_comes_back_and_the_seat_is_the_next_ones() {
     let held = semaphore.try_acquire("k", 1).lease();
     let mut next = Caller::new(semaphore.acquire("k", 1));
     drop(waits);
-    assert_eq!(semaphore.stats().waiting, 1, "nobody else was thrown out");
+    assert_eq!(semaphore.stats().waiting, 1, "no other waiter was removed");
     drop(held);
     assert!(next.poll() && next.allowed());
 }
 
-/// A second panic while the first goes on would end the process.
+/// A second panic while the first unwinds would abort the process.
 #[test]
-fn a_lease_that_a_panic_drops_is_returned() {
+fn a_lease_dropped_by_a_panic_is_released() {
     let (semaphore, clock, panics) = semaphore(2);
     clock.advance(Duration::from_secs(5));
     let lease = semaphore.try_acquire("k", 1).lease();
     panics.after(&clock, 5);
     let work = || {
         let _lease = lease;
-        panic!("the work went wrong");
+        panic!("the work failed");
     };
     assert!(catch_unwind(AssertUnwindSafe(work)).is_err());
     assert_nothing_is_left(&semaphore);

@@ -1,24 +1,24 @@
-//! Threads and a runtime, on the system's clock.
+//! Threads and a runtime, with the system clock.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::clock::TokioClock;
 use sluicegate::semaphore::Semaphore;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Counts who is at work, and the most there ever were.
+/// Counts the calls in progress, and their maximum.
 #[derive(Default)]
-struct AtWork {
+struct InProgress {
     now: AtomicU64,
     most: AtomicU64,
     times: AtomicU64,
 }
 
-impl AtWork {
+impl InProgress {
     fn works(&self, cost: u64, work: impl FnOnce()) {
-        let at_work = self.now.fetch_add(cost, Ordering::SeqCst) + cost;
-        self.most.fetch_max(at_work, Ordering::SeqCst);
+        let in_progress = self.now.fetch_add(cost, Ordering::SeqCst) + cost;
+        self.most.fetch_max(in_progress, Ordering::SeqCst);
         self.times.fetch_add(1, Ordering::SeqCst);
         work();
         self.now.fetch_sub(cost, Ordering::SeqCst);
@@ -26,16 +26,16 @@ impl AtWork {
 }
 
 #[test]
-fn threads_are_never_more_at_work_than_may_and_all_have_their_turns() {
+fn threads_never_exceed_the_limit_and_all_finish() {
     for limit in ["concurrency 3", "concurrency 3 ttl=1h"] {
-        let (semaphore, at_work) = (Semaphore::new(limit).unwrap(), Arc::new(AtWork::default()));
+        let (semaphore, in_progress) = (Semaphore::new(limit).unwrap(), Arc::new(InProgress::default()));
         let threads: Vec<_> = (0..8_u64)
             .map(|thread| {
-                let (semaphore, at_work) = (semaphore.clone(), Arc::clone(&at_work));
+                let (semaphore, in_progress) = (semaphore.clone(), Arc::clone(&in_progress));
                 std::thread::spawn(move || {
-                    for turn in 0..500 {
-                        let cost = (thread + turn) % 3 + 1;
-                        let lease = match (thread + turn) % 4 {
+                    for round in 0..500 {
+                        let cost = (thread + round) % 3 + 1;
+                        let lease = match (thread + round) % 4 {
                             0 => semaphore.try_acquire("k", cost).lease(),
                             1 => semaphore
                                 .acquire_within("k", cost, Duration::from_micros(50))
@@ -44,7 +44,7 @@ fn threads_are_never_more_at_work_than_may_and_all_have_their_turns() {
                             _ => semaphore.acquire("k", cost).blocking().lease(),
                         };
                         if lease.is_some() {
-                            at_work.works(cost, std::thread::yield_now);
+                            in_progress.works(cost, std::thread::yield_now);
                         }
                     }
                 })
@@ -53,10 +53,10 @@ fn threads_are_never_more_at_work_than_may_and_all_have_their_turns() {
         for thread in threads {
             thread.join().unwrap();
         }
-        let most = at_work.most.load(Ordering::SeqCst);
+        let most = in_progress.most.load(Ordering::SeqCst);
         assert!((1..=3).contains(&most), "{most} at once");
-        assert!(at_work.times.load(Ordering::SeqCst) >= 2_000, "whoever waits for ever has its turn");
-        assert!(semaphore.try_acquire("k", 3).allowed(), "all places are free");
+        assert!(in_progress.times.load(Ordering::SeqCst) >= 2_000, "a call without a deadline is granted");
+        assert!(semaphore.try_acquire("k", 3).allowed(), "all permits are free");
         let stats = semaphore.stats();
         assert_eq!((stats.leases, stats.keys, stats.waiting), (0, 0, 0));
         assert_eq!(stats.allowed, stats.released);
@@ -64,19 +64,20 @@ fn threads_are_never_more_at_work_than_may_and_all_have_their_turns() {
 }
 
 #[test]
-fn tasks_of_a_runtime_wait_and_are_cancelled_and_nothing_is_lost() {
+fn cancelled_tasks_lose_no_permit() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
-    let (semaphore, at_work) = (Semaphore::new("concurrency 4").unwrap(), Arc::new(AtWork::default()));
+    let (semaphore, in_progress) =
+        (Semaphore::new("concurrency 4").unwrap(), Arc::new(InProgress::default()));
     runtime.block_on(async {
         let tasks: Vec<_> = (0..400_u64)
             .map(|task| {
-                // The future borrows nothing, and so is spawned as it is.
-                let (acquire, at_work) = (semaphore.acquire("k", task % 4 + 1), Arc::clone(&at_work));
+                // The future borrows nothing, so it can be spawned.
+                let (acquire, in_progress) = (semaphore.acquire("k", task % 4 + 1), Arc::clone(&in_progress));
                 tokio::spawn(async move {
                     let lease = acquire.await.lease();
                     tokio::task::yield_now().await;
-                    at_work.works(task % 4 + 1, || drop(lease));
+                    in_progress.works(task % 4 + 1, || drop(lease));
                 })
             })
             .collect();
@@ -89,11 +90,11 @@ fn tasks_of_a_runtime_wait_and_are_cancelled_and_nothing_is_lost() {
     });
     assert!(semaphore.try_acquire("k", 4).allowed());
     assert_eq!((semaphore.stats().waiting, semaphore.stats().leases), (0, 0));
-    assert!(at_work.times.load(Ordering::SeqCst) >= 266);
+    assert!(in_progress.times.load(Ordering::SeqCst) >= 266);
 }
 
 #[test]
-fn a_lease_lapses_in_real_time_and_wakes_who_waits_for_it() {
+fn a_lease_expires_in_real_time_and_wakes_its_waiter() {
     let semaphore = Semaphore::new("concurrency 1 ttl=20ms").unwrap();
     let began = Instant::now();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
@@ -102,7 +103,7 @@ fn a_lease_lapses_in_real_time_and_wakes_who_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_runtime_holds_leases_too() {
+async fn leases_follow_paused_time() {
     let semaphore = Semaphore::builder("concurrency 1 ttl=1h").clock(TokioClock::new()).build().unwrap();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
     let grant = semaphore.acquire("k", 1).await;
@@ -110,7 +111,7 @@ async fn a_paused_runtime_holds_leases_too() {
 }
 
 #[test]
-fn when_a_runtime_ends_those_who_wait_go_on_in_another() {
+fn waiters_survive_the_end_of_another_runtime() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let semaphore = Semaphore::builder("concurrency 1 ttl=1s").clock(TokioClock::new()).build().unwrap();
     let _ = semaphore.try_acquire("k", 1).lease().unwrap().keep();
@@ -118,7 +119,7 @@ fn when_a_runtime_ends_those_who_wait_go_on_in_another() {
     let mut waiting = first.block_on(async { Caller::new(semaphore.acquire("k", 1)) });
     assert_eq!(waiting.woken(), 0);
     drop(first);
-    assert_eq!(waiting.woken(), 1, "its alarm is lost, and it has to look");
+    assert_eq!(waiting.woken(), 1, "its alarm is lost, so it has to poll");
     runtime().block_on(async {
         while !waiting.poll() {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,6 +1,6 @@
-//! Semaphores that share one room.
+//! Semaphores that share a pool.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::ChangeError;
 use sluicegate::clock::{Clock as _, ManualClock};
 use sluicegate::semaphore::{LeasePool, Semaphore};
@@ -20,7 +20,7 @@ fn remaining(semaphore: &Semaphore) -> u64 {
 }
 
 #[test]
-fn semaphores_of_one_scope_share_leases_and_those_of_two_do_not() {
+fn semaphores_share_leases_within_a_scope() {
     let (room, clock) = room(100);
     let few = room.scope("exports").semaphore("concurrency 2 ttl=10s").unwrap();
     let many = room.scope("exports").semaphore("concurrency 5 ttl=30s").unwrap();
@@ -28,17 +28,17 @@ fn semaphores_of_one_scope_share_leases_and_those_of_two_do_not() {
     let lease = few.try_acquire("acme", 2).lease().unwrap();
     assert_eq!((remaining(&few), remaining(&many), remaining(&other)), (0, 3, 2));
     let id = lease.id();
-    assert!(!other.renew("acme", &id) && !other.release("acme", &id), "it is of another scope");
-    assert!(many.renew("acme", &id), "by the ttl of whoever renews it");
+    assert!(!other.renew("acme", &id) && !other.release("acme", &id), "it belongs to another scope");
+    assert!(many.renew("acme", &id), "by the ttl of the renewing semaphore");
     clock.advance(Duration::from_secs(20));
     assert_eq!(remaining(&few), 0);
-    assert!(lease.renew(), "by the numbers that the key was last asked about by");
+    assert!(lease.renew(), "by the limit last used for the key");
     clock.advance(Duration::from_secs(10));
     assert_eq!((remaining(&few), lease.renew()), (2, false));
 }
 
 #[test]
-fn the_room_is_bounded_for_all_scopes_and_what_lapsed_makes_room() {
+fn the_pool_bounds_all_scopes_together() {
     let (room, clock) = room(2);
     let exports = room.scope("exports").semaphore("concurrency 5 ttl=10s").unwrap();
     let imports = room.scope("imports").semaphore("concurrency 7 ttl=60s").unwrap();
@@ -51,7 +51,7 @@ fn the_room_is_bounded_for_all_scopes_and_what_lapsed_makes_room() {
 }
 
 #[test]
-fn what_has_lapsed_under_keys_that_nobody_asks_about_can_be_cleared_away() {
+fn expired_leases_of_idle_keys_can_be_cleared() {
     let (room, clock) = room(1_000);
     let scope = room.scope("exports");
     let exports = scope.semaphore("concurrency 1 ttl=10s").unwrap();
@@ -59,13 +59,13 @@ fn what_has_lapsed_under_keys_that_nobody_asks_about_can_be_cleared_away() {
         exports.try_acquire(key, 1).lease().unwrap().keep();
     }
     clock.advance(Duration::from_secs(10));
-    assert_eq!((scope.stats().leases, scope.stats().expired), (500, 0), "nobody has looked");
+    assert_eq!((scope.stats().leases, scope.stats().expired), (500, 0), "not noticed yet");
     room.clear_expired(clock.now());
     assert_eq!((scope.stats().leases, scope.stats().expired), (0, 500));
 }
 
 #[test]
-fn each_scope_counts_its_own_and_some_are_counted_together() {
+fn scopes_can_be_counted_together() {
     let (room, clock) = room(100);
     let exports = room.scope("exports");
     let together = room.scope("callers");
@@ -85,14 +85,14 @@ fn each_scope_counts_its_own_and_some_are_counted_together() {
     clock.advance(Duration::from_secs(10));
     assert_eq!(remaining(&first), 3);
     assert_eq!((exports.stats().leases, exports.stats().expired, together.stats().expired), (0, 1, 0));
-    // Nobody has the scope any more but a lease.
+    // Only a lease holds the scope now.
     first.try_acquire("acme", 1).lease().unwrap().keep();
     drop((first, exports));
     assert_eq!(room.scope("exports").stats().leases, 1);
 }
 
 #[test]
-fn who_waits_goes_by_the_numbers_that_its_key_was_last_asked_about_by() {
+fn waiters_follow_the_limit_last_used_for_their_key() {
     let (room, _) = room(100);
     let scope = room.scope("exports");
     let one = scope.semaphore("concurrency 1 ttl=60s").unwrap();
@@ -106,14 +106,15 @@ fn who_waits_goes_by_the_numbers_that_its_key_was_last_asked_about_by() {
     assert!(elsewhere.as_mut().poll(&mut context).is_ready(), "another scope's line");
     assert_eq!(scope.stats().waiting, 1);
     assert_eq!(two.peek("acme", 0).limit(), 2);
-    let Poll::Ready(grant) = waits.poll(&mut context) else { panic!("there is room for two") };
+    let Poll::Ready(grant) = waits.poll(&mut context) else { panic!("two fit") };
     assert!(grant.allowed() && scope.stats().waiting == 0);
     assert_eq!(one.change("concurrency 9 ttl=1s"), Err(ChangeError::OfScope));
 }
 
-/// A rule that is loaded anew is another semaphore of the same scope: whatever is done to a key by it counts for those who wait.
+/// A reloaded rule is another semaphore of the same scope: its limit applies to the waiters of
+/// every key that it is used for.
 #[test]
-fn a_lease_returned_or_a_key_reset_by_other_numbers_lets_those_who_wait_go_by_them() {
+fn release_and_reset_apply_the_callers_limit() {
     for returns in [true, false] {
         let (room, _) = room(100);
         let scope = room.scope("exports");
@@ -132,7 +133,7 @@ fn a_lease_returned_or_a_key_reset_by_other_numbers_lets_those_who_wait_go_by_th
 }
 
 #[test]
-fn with_fewer_places_those_who_can_never_go_are_refused_wherever_they_stand() {
+fn a_lower_limit_denies_waiters_that_can_never_fit() {
     let (room, _) = room(100);
     let scope = room.scope("exports");
     let old = scope.semaphore("concurrency 3 ttl=60s").unwrap();
@@ -148,9 +149,10 @@ fn with_fewer_places_those_who_can_never_go_are_refused_wherever_they_stand() {
     assert!(callers[0].poll() && callers[0].allowed() && !callers[2].poll());
 }
 
-/// Two scopes of one name, of which one is counted with others: a key is counted with whoever asked about it last.
+/// Two scopes of one name, one of which is counted with others: a key is counted for the scope that
+/// used it last.
 #[test]
-fn a_key_is_counted_in_one_place_at_a_time() {
+fn a_key_is_counted_for_one_scope_at_a_time() {
     let (room, _) = room(100);
     let (together, alone) = (room.scope("a"), room.scope("b"));
     let first = together.counting("b").semaphore("concurrency 2 ttl=10s").unwrap();

@@ -1,6 +1,6 @@
-//! What cannot be had is told at once, and every bound is kept.
+//! Hopeless calls are denied immediately, and every bound is kept.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
 use sluicegate::wait::{Acquired, Denial};
@@ -9,21 +9,21 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn retry_after(turn: Acquired) -> Option<u64> {
-    match turn.decision().retry_after() {
+fn retry_after(acquired: Acquired) -> Option<u64> {
+    match acquired.decision().retry_after() {
         Some(RetryAfter::After(wait)) => Some(wait.as_micros()),
         _ => None,
     }
 }
 
 #[test]
-fn a_deadline_that_cannot_be_met_is_told_at_once_and_to_the_microsecond() {
+fn a_hopeless_deadline_is_denied_immediately() {
     let clock = ManualClock::default();
     let limiter = Limiter::builder("min-interval 1s").clock(clock.clone()).build().unwrap();
     assert!(limiter.check("k").allowed());
     let first = Caller::new(limiter.acquire("k", 1));
     let within = |micros| Caller::new(limiter.acquire_within("k", 1, Duration::from_micros(micros)));
-    let refused = within(1_999_999).turn().unwrap();
+    let refused = within(1_999_999).acquired().unwrap();
     assert_eq!(refused.denial(), Some(Denial::TooLong));
     assert_eq!((retry_after(refused), refused.waited()), (Some(1), Duration::ZERO));
     assert!(within(2_000_000).waits());
@@ -31,15 +31,15 @@ fn a_deadline_that_cannot_be_met_is_told_at_once_and_to_the_microsecond() {
     let second = limiter.now().saturating_add(Span::from(2 * SECOND));
     assert!(until(second).waits());
     let just_before = limiter.now().saturating_add(Span::from_micros(1_999_999));
-    assert_eq!(until(just_before).turn().unwrap().denial(), Some(Denial::TooLong));
-    // It is told in the same way when it may ask again: then it is in time.
+    assert_eq!(until(just_before).acquired().unwrap().denial(), Some(Denial::TooLong));
+    // It also reports when to retry: then the deadline can be met.
     assert!(first.waits());
     clock.advance(Duration::from_micros(1));
     assert!(within(1_999_999).waits());
 }
 
 #[test]
-fn a_line_of_two_is_a_line_of_two() {
+fn max_queue_and_max_waiters_bound_the_queue() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("min-interval 1s").clock(clock.clone());
     let limiter = builder.max_queue(2).max_waiters(3).build().unwrap();
@@ -47,39 +47,39 @@ fn a_line_of_two_is_a_line_of_two() {
     let ask = |key| Caller::new(limiter.acquire(key, 1));
     let mut held = vec![ask("a"), ask("a")];
     clock.advance(Duration::from_millis(300));
-    let refused = ask("a").turn().unwrap();
+    let refused = ask("a").acquired().unwrap();
     assert_eq!(refused.denial(), Some(Denial::QueueFull));
-    // When the head has had its turn there is a place.
+    // There is space when the head has been admitted.
     assert_eq!(retry_after(refused), Some(700_000));
     held.push(ask("b"));
     assert!(held[2].waits());
-    // Three wait in all.
-    assert_eq!(ask("b").turn().unwrap().denial(), Some(Denial::QueueFull));
+    // Three wait in total.
+    assert_eq!(ask("b").acquired().unwrap().denial(), Some(Denial::QueueFull));
     clock.advance(Duration::from_millis(700));
     assert!(ask("a").waits());
 }
 
 #[test]
-fn a_pacers_queue_is_its_line() {
+fn a_pacers_queue_bounds_its_waiters() {
     let clock = ManualClock::default();
     let limiter = Limiter::builder("pacer 10/s queue=2").clock(clock.clone()).build().unwrap();
     let ask = || Caller::new(limiter.acquire("k", 1));
     let leave = ask();
-    assert!(leave.turn().is_some_and(|turn| turn.allowed()));
+    assert!(leave.acquired().is_some_and(|acquired| acquired.allowed()));
     let queue = [ask(), ask()];
     assert!(queue.iter().all(Caller::waits));
-    let refused = ask().turn().unwrap();
+    let refused = ask().acquired().unwrap();
     assert_eq!((refused.denial(), retry_after(refused)), (Some(Denial::QueueFull), Some(100_000)));
     clock.advance(Duration::from_millis(100));
     assert!(ask().waits());
 }
 
 #[test]
-fn a_cost_above_the_limit_never_has_a_turn() {
+fn a_cost_above_the_limit_is_never_admitted() {
     let limiter = Limiter::builder("token-bucket 1/s burst=3").clock(ManualClock::default()).build().unwrap();
-    let turn = limiter.acquire("k", 4).blocking();
+    let acquired = limiter.acquire("k", 4).blocking();
     assert_eq!(
-        (turn.denial(), turn.decision().retry_after()),
+        (acquired.denial(), acquired.decision().retry_after()),
         (Some(Denial::Never), Some(RetryAfter::Never))
     );
     assert_eq!(limiter.peek("k", 0).remaining(), 3);
@@ -87,7 +87,7 @@ fn a_cost_above_the_limit_never_has_a_turn() {
 }
 
 #[test]
-fn without_room_for_a_key_it_is_refused() {
+fn a_call_without_room_for_its_key_is_denied() {
     let builder = Limiter::builder("min-interval 1h").clock(ManualClock::default());
     let limiter = builder.max_keys(1).on_full(OnFull::Deny).build().unwrap();
     assert!(limiter.check("first").allowed());
@@ -95,12 +95,12 @@ fn without_room_for_a_key_it_is_refused() {
 }
 
 #[test]
-fn a_bound_out_of_bounds_is_refused_by_name() {
+fn settings_out_of_bounds_are_rejected_by_name() {
     let error = Limiter::builder("min-interval 1h").max_queue(usize::MAX).build().unwrap_err().to_string();
     assert_eq!(error, format!("max_queue is {}; use 0 to 100000000", usize::MAX));
     let error = Limiter::builder("min-interval 1h").max_waiters(100_000_001).build().unwrap_err();
     assert_eq!(error.to_string(), "max_waiters is 100000001; use 0 to 100000000");
-    // With no line at all it is as a check.
+    // Without a queue `acquire` decides like a check.
     let limiter = Limiter::builder("min-interval 1h").max_queue(0).build().unwrap();
     assert!(limiter.acquire("k", 1).blocking().allowed());
     assert_eq!(limiter.acquire("k", 1).blocking().denial(), Some(Denial::QueueFull));

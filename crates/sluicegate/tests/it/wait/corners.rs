@@ -1,6 +1,6 @@
-//! Where two things happen at once: lines and changes, resets, other limiters, clocks and wakers of all kinds.
+//! Interactions: queues with changes, resets, other limiters, clocks and wakers of all kinds.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::MemoryStore;
 use sluicegate::clock::{Alarm, Clock, ManualClock, TokioClock};
 use sluicegate::wait::{Denial, Priority};
@@ -19,7 +19,7 @@ fn limiter(limit: &str) -> (Limiter, ManualClock) {
     (Limiter::builder(limit).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// Counts how often it is asked to ring.
+/// Counts how often an alarm is set.
 #[derive(Clone, Debug)]
 struct Counting {
     clock: ManualClock,
@@ -37,10 +37,10 @@ impl Clock for Counting {
     }
 }
 
-/// One waits for long under a key, and a thousand for a second each under others: an alarm each, and not one more for each
-/// that has rung.
+/// One call waits for long under a key, and a thousand for a second each under others: one alarm
+/// each, and not one more for each that has rung.
 #[test]
-fn an_alarm_is_set_once_for_each_turn() {
+fn one_alarm_is_set_per_due_time() {
     let (clock, alarms) = (ManualClock::default(), Arc::new(AtomicUsize::new(0)));
     let counting = Counting { clock: clock.clone(), alarms: Arc::clone(&alarms) };
     let limiter = Limiter::builder("min-interval 1h").clock(counting.clone()).build().unwrap();
@@ -64,7 +64,7 @@ fn an_alarm_is_set_once_for_each_turn() {
 }
 
 #[test]
-fn a_limiter_of_the_same_scope_with_other_limits_may_ask() {
+fn limiters_of_one_scope_may_have_different_limits() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let old = Limiter::builder("token-bucket 1/s burst=1").in_store(&store, "api").build().unwrap();
@@ -79,9 +79,10 @@ fn a_limiter_of_the_same_scope_with_other_limits_may_ask() {
     assert!(waits.poll().is_some() && behind.poll().is_some());
 }
 
-/// Ten have stored permits and are called at one moment. The one that is gone gives back its own, not those of all.
+/// Ten calls have stored permits and are woken together. A dropped one returns its own charge, not
+/// those of all.
 #[test]
-fn under_smooth_one_gives_back_one() {
+fn a_dropped_waiter_under_smooth_returns_its_own_charge() {
     let (limiter, clock) = limiter("smooth 10/s");
     clock.advance(3_600 * SECOND);
     while limiter.check("k").allowed() {}
@@ -90,23 +91,23 @@ fn under_smooth_one_gives_back_one() {
     drop(callers.remove(0));
     assert!(callers.iter_mut().all(|caller| caller.poll().is_some()));
     let more = (0..20).filter(|_| limiter.check("k").allowed()).count();
-    assert_eq!(more, 2, "the one given back, and the one that the next caller pays");
+    assert_eq!(more, 2, "the returned one, and the one that the next caller pays");
 }
 
 #[test]
 fn a_tokio_clock_works_without_a_runtime() {
     let limiter = Limiter::builder("min-interval 30ms").clock(TokioClock::new()).build().unwrap();
     assert!(limiter.check("k").allowed());
-    let turn = limiter.acquire("k", 1).blocking();
-    assert!(turn.allowed() && turn.waited() <= SECOND * 20);
-    // Nor in one whose time is not enabled.
+    let acquired = limiter.acquire("k", 1).blocking();
+    assert!(acquired.allowed() && acquired.waited() <= SECOND * 20);
+    // Nor in one without a timer.
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     assert!(runtime.block_on(limiter.acquire("k", 1)).allowed());
 }
 
-/// Another limiter of the scope brings faster limits: they hold for whoever waits already.
+/// Another limiter of the scope has faster limits: they apply to calls that already wait.
 #[test]
-fn the_last_limits_of_a_scope_hold_for_all_in_line() {
+fn the_latest_limits_of_a_scope_apply_to_all_waiters() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let limiter = |limit: &str| Limiter::builder(limit).in_store(&store, "a").build().unwrap();
@@ -120,25 +121,25 @@ fn the_last_limits_of_a_scope_hold_for_all_in_line() {
     assert!(second.poll().is_some());
 }
 
-/// Those who were called have not looked yet, and somebody who did not wait has called since: what was planned before that is not
-/// believed.
+/// Woken waiters have not polled, and a call that does not wait was admitted since: the plan from
+/// before is discarded.
 #[test]
-fn a_deadline_is_judged_by_what_is_now() {
+fn a_deadline_is_checked_against_the_current_state() {
     let (limiter, clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
-    let called = Caller::new(limiter.acquire_within("k", 1, 10 * SECOND));
+    let woken = Caller::new(limiter.acquire_within("k", 1, 10 * SECOND));
     clock.advance(SECOND);
-    assert_eq!(called.woken(), 1);
+    assert_eq!(woken.woken(), 1);
     clock.advance(SECOND);
     assert!(limiter.check("k").allowed());
     clock.advance(Duration::from_millis(100));
     let hasty = Caller::new(limiter.acquire_within("k", 1, Duration::from_millis(500)));
-    assert_eq!(hasty.turn().unwrap().denial(), Some(Denial::TooLong));
+    assert_eq!(hasty.acquired().unwrap().denial(), Some(Denial::TooLong));
     assert!(Caller::new(limiter.acquire_within("k", 1, Duration::from_millis(900))).waits());
 }
 
 #[test]
-fn a_high_priority_is_told_of_lower_ones_that_were_just_called() {
+fn a_high_priority_call_sees_woken_waiters() {
     let (limiter, clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
     let within = |millis| limiter.acquire_within("k", 1, Duration::from_millis(millis));
@@ -148,13 +149,13 @@ fn a_high_priority_is_told_of_lower_ones_that_were_just_called() {
     assert!(low.poll().is_some());
     let mut other = Caller::new(limiter.acquire("k", 1).priority(Priority::Low));
     let high = Caller::new(within(999).priority(Priority::High));
-    assert_eq!(high.turn().unwrap().denial(), Some(Denial::TooLong));
+    assert_eq!(high.acquired().unwrap().denial(), Some(Denial::TooLong));
     assert!(other.poll().is_none());
 }
 
-/// The machine slept through somebody's deadline: the turn is not taken for one in time.
+/// The machine slept past a waiter's deadline: it is denied, not admitted late.
 #[test]
-fn a_turn_after_its_deadline_is_refused() {
+fn a_waiter_past_its_deadline_is_denied() {
     let (limiter, clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
     let mut waits = Caller::new(limiter.acquire_within("k", 1, SECOND));
@@ -166,40 +167,41 @@ fn a_turn_after_its_deadline_is_refused() {
     assert_eq!(past.denial(), Some(Denial::TooLong));
 }
 
-/// The limits change while one has been called and has not looked: what it gives back is not in the old numbers.
+/// The limits change while a woken waiter has not polled: its charge is not rolled back in terms of
+/// the old ones.
 #[test]
-fn a_change_voids_what_those_who_were_called_could_give_back() {
+fn a_change_makes_the_charges_of_woken_waiters_final() {
     let (limiter, clock) = limiter("token-bucket 1/h burst=1");
     assert!(limiter.check("k").allowed());
-    let called = Caller::new(limiter.acquire("k", 1));
+    let woken = Caller::new(limiter.acquire("k", 1));
     clock.advance(3_600 * SECOND);
-    assert_eq!(called.woken(), 1);
+    assert_eq!(woken.woken(), 1);
     limiter.change("token-bucket 1/s burst=1").unwrap();
     clock.advance(5 * SECOND);
     assert!(limiter.check("k").allowed());
-    drop(called);
+    drop(woken);
     assert!(!limiter.check("k").allowed());
 }
 
 #[test]
-fn in_a_shared_store_too() {
+fn a_change_in_a_memory_store_does_so_too() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
     let limiter = Limiter::builder("fixed-window 5/60s start=first").in_store(&store, "a").build().unwrap();
     assert!(limiter.check_cost("k", 5).allowed());
-    let called = Caller::new(limiter.acquire("k", 1));
+    let woken = Caller::new(limiter.acquire("k", 1));
     clock.advance(60 * SECOND);
-    assert_eq!(called.woken(), 1);
+    assert_eq!(woken.woken(), 1);
     limiter.change("fixed-window 5/30s start=first").unwrap();
-    assert!(limiter.check_cost("k", 5).allowed(), "another period starts afresh");
+    assert!(limiter.check_cost("k", 5).allowed(), "another period starts with fresh state");
     let kept = limiter.reserve("other", 1, Duration::ZERO).unwrap().keep().unwrap();
-    drop(called);
+    drop(woken);
     assert!(!limiter.check("k").allowed());
     assert!(limiter.cancel(&kept));
 }
 
 #[test]
-fn a_look_at_another_time_changes_no_plan() {
+fn a_peek_at_another_time_changes_no_plan() {
     let (limiter, _clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
     let _waits = Caller::new(limiter.acquire("k", 1));
@@ -208,7 +210,7 @@ fn a_look_at_another_time_changes_no_plan() {
     assert_eq!(limiter.check("k").retry_after(), Some(RetryAfter::After(Span::from(2 * SECOND))));
 }
 
-/// A waker that panics, among others.
+/// A waker that panics.
 struct Panics;
 
 impl Wake for Panics {
@@ -218,37 +220,38 @@ impl Wake for Panics {
 }
 
 #[test]
-fn a_waker_that_panics_takes_nobody_with_it() {
+fn a_panicking_waker_does_not_affect_others() {
     let limiter = Limiter::new("min-interval 20ms").unwrap();
     assert!(limiter.check("k").allowed());
     let waker = Waker::from(Arc::new(Panics));
     let mut first = pin!(limiter.acquire("k", 1));
     assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    // By the timer thread, which has met the panic before.
+    // By the timer thread, which has seen the panic before.
     assert!(limiter.acquire("k", 1).blocking().allowed());
     assert!(first.poll(&mut Context::from_waker(Waker::noop())).is_ready());
 }
 
 #[test]
-fn a_full_line_says_when_it_is_worth_asking_again() {
+fn a_full_queue_reports_when_to_retry() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("min-interval 1h").clock(clock.clone());
     let limiter = builder.max_waiters(1).build().unwrap();
     assert!(limiter.check("a").allowed() && limiter.check("b").allowed());
     clock.advance(1_800 * SECOND);
     let _waits = Caller::new(limiter.acquire("a", 1));
-    let told = |turn: sluicegate::wait::Acquired| (turn.denial(), turn.decision().retry_after());
+    let reported =
+        |acquired: sluicegate::wait::Acquired| (acquired.denial(), acquired.decision().retry_after());
     let half_an_hour = Some(RetryAfter::After(Span::from(1_800 * SECOND)));
-    assert_eq!(told(limiter.acquire("b", 1).blocking()), (Some(Denial::QueueFull), half_an_hour));
+    assert_eq!(reported(limiter.acquire("b", 1).blocking()), (Some(Denial::QueueFull), half_an_hour));
     let none = Limiter::builder("min-interval 1h").clock(clock.clone()).max_queue(0).build().unwrap();
     assert!(none.check("a").allowed());
     let an_hour = Some(RetryAfter::After(Span::from(3_600 * SECOND)));
-    assert_eq!(told(none.acquire("a", 1).blocking()), (Some(Denial::QueueFull), an_hour));
+    assert_eq!(reported(none.acquire("a", 1).blocking()), (Some(Denial::QueueFull), an_hour));
     assert_eq!((none.stats().denied, limiter.stats().denied), (1, 1));
 }
 
 #[test]
-fn what_is_a_mistake_is_one_while_others_wait_too() {
+fn unsupported_verbs_are_rejected_while_calls_wait() {
     let (limiter, clock) = limiter("smooth 1/s");
     let other = Limiter::builder("min-interval 1s").clock(clock).build().unwrap();
     while limiter.check("k").allowed() {}
@@ -259,9 +262,9 @@ fn what_is_a_mistake_is_one_while_others_wait_too() {
     assert!(matches!(together, Err(CheckAllError::Smooth(_))));
 }
 
-/// Another limit makes callers wait for an hour: they are still only so many in the pacer's queue.
+/// Another limit makes calls wait for an hour: the pacer's queue still bounds their number.
 #[test]
-fn a_pacer_in_a_list_counts_those_who_wait() {
+fn a_pacer_in_a_list_counts_waiters() {
     let clock = ManualClock::default();
     let limits = ["pacer 10/s queue=3", "fixed-window 5/h start=first"];
     let limiter = Limiter::builder(limits).clock(clock.clone()).build().unwrap();
@@ -272,7 +275,7 @@ fn a_pacer_in_a_list_counts_those_who_wait() {
     clock.advance(SECOND);
     let mut callers: Vec<Caller<'_>> = (0..5).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
     assert_eq!(callers.iter().filter(|caller| caller.waits()).count(), 4);
-    assert_eq!(callers[4].turn().unwrap().denial(), Some(Denial::QueueFull));
+    assert_eq!(callers[4].acquired().unwrap().denial(), Some(Denial::QueueFull));
     clock.advance(3_600 * SECOND);
-    assert!(callers[..4].iter_mut().all(|caller| caller.poll().is_some_and(|turn| turn.allowed())));
+    assert!(callers[..4].iter_mut().all(|caller| caller.poll().is_some_and(|acquired| acquired.allowed())));
 }

@@ -1,6 +1,6 @@
-//! Whoever leaves, leaves no trace.
+//! A dropped waiter leaves no trace.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::Limiter;
 use sluicegate::clock::ManualClock;
 use std::time::Duration;
@@ -12,10 +12,10 @@ fn limiter(limit: &str) -> (Limiter, ManualClock) {
     (Limiter::builder(limit).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// Head, middle and tail, before and after the call: those behind move up, and in the end as much is there as if it had
-/// never asked.
+/// Head, middle and tail, before and after they are woken: the waiters behind move up, and in the
+/// end the key is as if the call had never been made.
 #[test]
-fn those_behind_move_up() {
+fn the_waiters_behind_move_up() {
     for limit in
         ["min-interval 1s", "token-bucket 1/s burst=1", "pacer 1/s queue=9", "sliding-log 1/1s", "smooth 1/s"]
     {
@@ -25,10 +25,10 @@ fn those_behind_move_up() {
             let mut callers: Vec<Caller<'_>> = (0..4).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
             drop(callers.remove(leaver));
             assert_eq!(limiter.stats().waiting, 3);
-            for (place, caller) in callers.iter_mut().enumerate() {
-                assert!(caller.poll().is_none(), "{limit}, {leaver} left: {place} is early");
+            for (index, caller) in callers.iter_mut().enumerate() {
+                assert!(caller.poll().is_none(), "{limit}, {leaver} left: {index} is early");
                 clock.advance(SECOND);
-                assert!(caller.poll().is_some(), "{limit}, {leaver} left: {place} is late");
+                assert!(caller.poll().is_some(), "{limit}, {leaver} left: {index} is late");
             }
             clock.advance(2 * SECOND);
             assert_eq!(limiter.peek("k", 0).reset_after().as_micros(), 0);
@@ -37,19 +37,19 @@ fn those_behind_move_up() {
 }
 
 #[test]
-fn who_was_called_and_is_gone_gives_back_all_of_it() {
+fn a_woken_waiter_that_is_dropped_is_rolled_back() {
     for limit in
         ["min-interval 1s", "token-bucket 2/s burst=4", "sliding-log 2/1s", "fixed-window 2/1s start=first"]
     {
         let (limiter, clock) = limiter(limit);
         let all = limiter.peek("k", 0).remaining();
         assert!(limiter.check_cost("k", all).allowed());
-        let called = Caller::new(limiter.acquire("k", 1));
+        let woken = Caller::new(limiter.acquire("k", 1));
         let mut next = Caller::new(limiter.acquire("k", all));
         clock.advance(SECOND);
-        assert_eq!((called.woken(), called.waits()), (1, true), "{limit}: called, and not yet seen");
-        drop(called);
-        // As if it had never asked: the next has its turn as soon as without it.
+        assert_eq!((woken.woken(), woken.waits()), (1, true), "{limit}: woken, and not yet polled");
+        drop(woken);
+        // As if it had never been made: the next call is due as soon as without it.
         let (alone, its_clock) = self::limiter(limit);
         assert!(alone.check_cost("k", all).allowed());
         let mut alone_next = Caller::new(alone.acquire("k", all));
@@ -64,9 +64,10 @@ fn who_was_called_and_is_gone_gives_back_all_of_it() {
     }
 }
 
-/// Guava's callers pay for the one before: a call that was called and is gone costs the next one nothing.
+/// Guava's callers pay for the call before: a call that was admitted and dropped costs the next
+/// nothing.
 #[test]
-fn with_smooth_too() {
+fn a_woken_waiter_under_smooth_is_rolled_back_too() {
     for limit in ["smooth 2/s", "smooth 2/s warmup=4s cold=5", "smooth 2/s burst=7 initial=3"] {
         let (limiter, clock) = limiter(limit);
         let (alone, its_clock) = self::limiter(limit);
@@ -88,7 +89,7 @@ fn with_smooth_too() {
 }
 
 #[test]
-fn a_future_that_was_never_polled_has_not_asked() {
+fn an_unpolled_future_is_not_enqueued() {
     let (limiter, _clock) = limiter("min-interval 1h");
     drop(limiter.acquire("k", 1));
     assert!(limiter.check("k").allowed());
@@ -96,9 +97,9 @@ fn a_future_that_was_never_polled_has_not_asked() {
     assert_eq!((limiter.stats().waiting, limiter.stats().allowed, limiter.stats().denied), (0, 1, 0));
 }
 
-/// The future of one that was called is forgotten: it costs its own turn, and holds up nobody.
+/// The future of a woken waiter is leaked: it wastes its own charge, and blocks no other.
 #[test]
-fn a_forgotten_future_holds_up_nobody() {
+fn a_leaked_future_does_not_block_the_queue() {
     let (limiter, clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
     std::mem::forget(Caller::new(limiter.acquire("k", 1)));
@@ -109,9 +110,10 @@ fn a_forgotten_future_holds_up_nobody() {
     assert!(limiter.check("k").allowed());
 }
 
-/// More are called at once than a key can have receipts: all the same nothing is lost when all of them are gone.
+/// More waiters are woken at once than a key can have receipts: nothing is lost when all of them
+/// are dropped.
 #[test]
-fn however_many_were_called_and_are_gone_nothing_is_lost() {
+fn many_dropped_waiters_lose_no_charge() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("fixed-window 5000/h start=first").clock(clock.clone());
     let limiter = builder.max_queue(5_000).build().unwrap();
@@ -122,6 +124,6 @@ fn however_many_were_called_and_are_gone_nothing_is_lost() {
     drop(callers);
     let decision = limiter.peek("k", 0);
     assert_eq!(limiter.stats().waiting, 0);
-    // The last ten were behind those that could be called at once: they were dropped unseen.
+    // The last ten were behind those that could be woken at once: they were dropped while enqueued.
     assert_eq!((seen, decision.remaining()), (0, 5_000));
 }

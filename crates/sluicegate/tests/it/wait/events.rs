@@ -1,11 +1,11 @@
-//! What happens when, as a log: `R0.20` is a turn after 0.2 s of waiting, `U0.50` half a second in which nobody asks.
+//! Event logs: `R0.20` is a call that waited 0.2 s, `U0.50` half a second without calls.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::Limiter;
 use sluicegate::clock::ManualClock;
 use std::time::Duration;
 
-/// Plays calls one after another, each waiting for its turn before the next asks.
+/// Plays calls one after another, each waiting before the next is made.
 struct Play {
     clock: ManualClock,
     limiter: Limiter,
@@ -24,7 +24,7 @@ impl Play {
         while caller.poll().is_none() {
             self.clock.advance(Duration::from_millis(1));
         }
-        let waited = caller.turn().unwrap().waited();
+        let waited = caller.acquired().unwrap().waited();
         drop(caller);
         // Half a hundredth is rounded up, as Guava's tests print it.
         let hundredths = (waited.as_micros() + 5_000) / 10_000;
@@ -44,7 +44,7 @@ impl Play {
 }
 
 #[test]
-fn a_bucket_lets_its_burst_go_and_then_its_rate() {
+fn a_bucket_admits_its_burst_then_its_rate() {
     let play = Play::of("token-bucket 5/s burst=2").acquire(1).acquire(1).acquire(1).acquire(1);
     assert_eq!(play.log(), "R0.00, R0.00, R0.20, R0.20");
     let play = play.idle(0.2).acquire(1).acquire(2).idle(1.0).acquire(2).acquire(1);
@@ -52,7 +52,7 @@ fn a_bucket_lets_its_burst_go_and_then_its_rate() {
 }
 
 #[test]
-fn a_pacer_lets_callers_leave_evenly() {
+fn a_pacer_admits_calls_evenly() {
     let play = Play::of("pacer 10/s queue=20").acquire(1).acquire(1).acquire(1).idle(0.05).acquire(1);
     assert_eq!(play.log(), "R0.00, R0.10, R0.10, U0.05, R0.05");
     let play = play.idle(5.0).acquire(1).acquire(3).acquire(1);
@@ -60,7 +60,7 @@ fn a_pacer_lets_callers_leave_evenly() {
 }
 
 #[test]
-fn windows_and_logs_open_again() {
+fn windows_and_logs_reopen() {
     let play = Play::of("sliding-log 2/1s").acquire(1).idle(0.4).acquire(1).acquire(1).acquire(1);
     assert_eq!(play.log(), "R0.00, U0.40, R0.00, R0.60, R0.40");
     let play = Play::of("fixed-window 2/1s start=first").acquire(2).idle(0.7).acquire(1).acquire(2);
@@ -70,7 +70,7 @@ fn windows_and_logs_open_again() {
 }
 
 #[test]
-fn several_limits_wait_for_the_slowest() {
+fn a_list_waits_for_its_slowest_limit() {
     let clock = ManualClock::default();
     let limits = ["pacer 10/s queue=9", "sliding-log 3/1s"];
     let limiter = Limiter::builder(limits).clock(clock.clone()).build().unwrap();
@@ -81,7 +81,7 @@ fn several_limits_wait_for_the_slowest() {
     assert_eq!(play.log(), "R0.00, R0.10, R0.10, R0.80, R0.10");
 }
 
-/// Guava's own log of its bursty limiter, waited for in line.
+/// The log of Guava's own bursty limiter, through the queue.
 #[test]
 fn smooth_waits_as_guava_does() {
     let play = Play::of("smooth 5/s").acquire(1).acquire(1).acquire(1).idle(0.2).acquire(1).acquire(1);
@@ -90,9 +90,9 @@ fn smooth_waits_as_guava_does() {
     assert_eq!(play.log(), "U0.50, R0.00, R1.38, R1.13, R0.88");
 }
 
-/// Turns come with whole microseconds, thirds of a second do not. What is rounded up is not lost.
+/// Due times are whole microseconds, thirds of a second are not. The rounding does not accumulate.
 #[test]
-fn ten_thousand_turns_take_as_long_as_the_rate_says() {
+fn ten_thousand_waiters_take_as_long_as_the_rate() {
     for (limit, micros) in [
         ("token-bucket 3/s burst=1", 3_333_333_334_u64),
         ("pacer 3/s queue=10000", 3_333_333_334),
@@ -105,7 +105,8 @@ fn ten_thousand_turns_take_as_long_as_the_rate_says() {
         let began = limiter.now();
         let mut callers: Vec<Caller<'_>> =
             (0..=10_000).map(|_| Caller::new(limiter.acquire("k", 1))).collect();
-        // They look now and then: of those who were called, a line remembers only so many who have not looked.
+        // They poll now and then: a queue wakes only a bounded number of waiters ahead of their
+        // polls.
         let step = (micros - 1) / 20;
         for _ in 0..20 {
             clock.advance(Duration::from_micros(step));
@@ -118,6 +119,6 @@ fn ten_thousand_turns_take_as_long_as_the_rate_says() {
         clock.advance(Duration::from_micros(1));
         assert!(callers.last_mut().unwrap().poll().is_some(), "{limit}: too late");
         assert_eq!(limiter.now().since(began).as_micros(), micros);
-        assert!(callers.iter_mut().all(|caller| caller.poll().is_some_and(|turn| turn.allowed())));
+        assert!(callers.iter_mut().all(|caller| caller.poll().is_some_and(|acquired| acquired.allowed())));
     }
 }

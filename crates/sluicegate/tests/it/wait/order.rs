@@ -1,6 +1,6 @@
-//! First come, first served, and who may go first.
+//! The order of waiters, and priorities.
 
-use super::line_up::Caller;
+use super::caller::Caller;
 use sluicegate::Limiter;
 use sluicegate::clock::ManualClock;
 use sluicegate::wait::Priority;
@@ -11,13 +11,13 @@ fn limiter(limit: &str) -> (Limiter, ManualClock) {
     (Limiter::builder(limit).clock(clock.clone()).build().unwrap(), clock)
 }
 
-/// Who has had a turn.
+/// The indices of the calls that are done.
 fn served(callers: &mut [Caller<'_>]) -> Vec<usize> {
     callers.iter_mut().enumerate().filter_map(|(index, caller)| caller.poll().map(|_| index)).collect()
 }
 
 #[test]
-fn a_large_cost_is_not_overtaken_by_small_ones() {
+fn small_costs_do_not_overtake_a_large_one() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=5");
     assert!(limiter.check_cost("k", 5).allowed());
     let mut callers = vec![Caller::new(limiter.acquire("k", 5))];
@@ -28,16 +28,16 @@ fn a_large_cost_is_not_overtaken_by_small_ones() {
     assert_eq!(served(&mut callers), [0]);
     clock.advance(Duration::from_secs(2));
     assert_eq!(served(&mut callers), [0, 1, 2]);
-    // Nobody was woken before their turn, or twice.
+    // None was woken early, or twice.
     assert_eq!(callers.iter().map(Caller::woken).collect::<Vec<_>>(), [1, 1, 1, 0]);
 }
 
 #[test]
-fn keys_do_not_wait_for_each_other() {
+fn keys_have_independent_queues() {
     let (limiter, clock) = limiter("min-interval 1h");
     assert!(limiter.check("slow").allowed());
     let mut slow = Caller::new(limiter.acquire("slow", 1));
-    assert!(Caller::new(limiter.acquire("other", 1)).turn().unwrap().allowed());
+    assert!(Caller::new(limiter.acquire("other", 1)).acquired().unwrap().allowed());
     assert!(slow.poll().is_none());
     assert_eq!(limiter.stats().waiting, 1);
     clock.advance(Duration::from_secs(3_600));
@@ -46,7 +46,7 @@ fn keys_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn priorities_go_first_and_keep_their_order() {
+fn higher_priorities_go_first_in_order() {
     let (limiter, clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
     let priorities =
@@ -64,14 +64,14 @@ fn priorities_go_first_and_keep_their_order() {
 }
 
 #[test]
-fn who_is_overtaken_beyond_their_deadline_is_told_at_once() {
+fn a_waiter_overtaken_past_its_deadline_is_denied() {
     let (limiter, _clock) = limiter("min-interval 1s");
     assert!(limiter.check("k").allowed());
     let within = |seconds| limiter.acquire_within("k", 1, Duration::from_secs(seconds));
     let mut patient = Caller::new(within(2));
     let mut hasty = Caller::new(within(1).priority(Priority::Low));
-    // Its turn would be the second.
-    assert!(!hasty.turn().unwrap().allowed());
+    // It would be the second.
+    assert!(!hasty.acquired().unwrap().allowed());
     let mut second = Caller::new(within(2).priority(Priority::Low));
     assert!(patient.waits() && second.waits());
     let first = Caller::new(limiter.acquire("k", 1).priority(Priority::High));

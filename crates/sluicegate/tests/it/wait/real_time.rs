@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
-fn threads_wait_for_their_turns_and_no_longer_than_they_must() {
+fn threads_wait_until_they_are_due() {
     let gate = Gate::new("token-bucket 200/s burst=1").unwrap();
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -14,22 +14,22 @@ fn threads_wait_for_their_turns_and_no_longer_than_they_must() {
             scope.spawn(|| (0..10).for_each(|_| assert!(gate.acquire(1).blocking().allowed())));
         }
     });
-    // 39 intervals of 5 ms. How much longer it takes is up to the machine, so that is not tested.
+    // 39 intervals of 5 ms. How much longer it takes depends on the machine, so that is not tested.
     assert!(began.elapsed() >= Duration::from_millis(195), "{:?}", began.elapsed());
     assert_eq!(gate.stats().allowed, 40);
 }
 
 #[test]
-fn a_thread_that_cannot_be_served_in_time_is_told_at_once() {
+fn a_thread_with_a_hopeless_deadline_does_not_wait() {
     let limiter = Limiter::new("min-interval 1h").unwrap();
     assert!(limiter.acquire("k", 1).blocking().allowed());
-    let turn = limiter.acquire_within("k", 1, Duration::from_secs(60)).blocking();
-    assert_eq!(turn.denial(), Some(Denial::TooLong));
+    let acquired = limiter.acquire_within("k", 1, Duration::from_secs(60)).blocking();
+    assert_eq!(acquired.denial(), Some(Denial::TooLong));
 }
 
-/// Threads that join, wait and give up at random: in the end nobody waits and the count is right.
+/// Threads that wait and time out at random: in the end no call waits and the counts are right.
 #[test]
-fn many_threads_and_keys_lose_nobody() {
+fn many_threads_and_keys_lose_no_waiter() {
     let limiter = Limiter::new("token-bucket 5000/s burst=5").unwrap();
     let (allowed, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -38,8 +38,8 @@ fn many_threads_and_keys_lose_nobody() {
             scope.spawn(move || {
                 for call in 0..200_u64 {
                     let key = (thread * 31 + call * 17) % 5;
-                    let turn = limiter.acquire_within(key, 1, Duration::from_millis(call % 4)).blocking();
-                    let count = if turn.allowed() { allowed } else { refused };
+                    let acquired = limiter.acquire_within(key, 1, Duration::from_millis(call % 4)).blocking();
+                    let count = if acquired.allowed() { allowed } else { refused };
                     count.fetch_add(1, Ordering::Relaxed);
                 }
             });

@@ -1,4 +1,4 @@
-//! In tokio: paused time, tasks that are aborted, and a runtime that ends.
+//! In tokio: paused time, aborted tasks, and a runtime that shuts down.
 
 use sluicegate::Limiter;
 use sluicegate::clock::TokioClock;
@@ -12,7 +12,7 @@ fn paused<F: Future>(run: F) -> F::Output {
 }
 
 #[test]
-fn paused_time_holds_for_turns_too() {
+fn waiters_follow_paused_time() {
     paused(async {
         let limiter = Limiter::builder("min-interval 1h").clock(TokioClock::new()).build().unwrap();
         let began = Instant::now();
@@ -24,7 +24,7 @@ fn paused_time_holds_for_turns_too() {
 }
 
 #[test]
-fn tasks_that_are_aborted_hold_up_nobody() {
+fn aborted_tasks_do_not_block_the_queue() {
     paused(async {
         let limiter = Limiter::builder("min-interval 1s").clock(TokioClock::new()).build().unwrap();
         let limiter = Arc::new(limiter);
@@ -47,22 +47,22 @@ fn tasks_that_are_aborted_hold_up_nobody() {
                 task.abort();
             }
         }
-        let mut turns = Vec::new();
+        let mut times = Vec::new();
         for task in tasks {
             if let Ok(at) = task.await {
-                turns.push((at - began).as_millis());
+                times.push((at - began).as_millis());
             }
         }
-        let expected: Vec<u128> = (1..=10).map(|turn| turn * 1_000).collect();
+        let expected: Vec<u128> = (1..=10).map(|second| second * 1_000).collect();
         // Tokio counts milliseconds, and rounds up.
-        let close = |(turn, expected): (&u128, &u128)| (*expected..=expected + 2).contains(turn);
-        assert!(turns.len() == 10 && turns.iter().zip(&expected).all(close), "{turns:?}");
+        let close = |(time, expected): (&u128, &u128)| (*expected..=expected + 2).contains(time);
+        assert!(times.len() == 10 && times.iter().zip(&expected).all(close), "{times:?}");
     });
 }
 
-/// The runtime that would have rung the alarm ends. Who waits in another sets a new one.
+/// The runtime that would have rung the alarm shuts down. A waiter in another sets a new one.
 #[test]
-fn a_runtime_that_ends_takes_nobody_with_it() {
+fn waiters_survive_the_end_of_another_runtime() {
     let limiter = Limiter::builder("min-interval 50ms").clock(TokioClock::new()).build().unwrap();
     let limiter = Arc::new(limiter);
     let runtime = || Builder::new_current_thread().enable_time().build().unwrap();
@@ -79,13 +79,13 @@ fn a_runtime_that_ends_takes_nobody_with_it() {
     second.block_on(tokio::task::yield_now());
     drop(first);
     assert!(!waits.is_finished() || limiter.stats().waiting == 1);
-    let turn = second.block_on(async { tokio::time::timeout(Duration::from_secs(20), other).await });
-    assert!(turn.unwrap().unwrap().allowed());
+    let other = second.block_on(async { tokio::time::timeout(Duration::from_secs(20), other).await });
+    assert!(other.unwrap().unwrap().allowed());
 }
 
-/// With the system's clock, in tasks of several threads.
+/// With the system clock, in tasks on several threads.
 #[test]
-fn tasks_of_any_runtime_are_woken_by_the_timer() {
+fn the_timer_wakes_tasks_of_any_runtime() {
     let runtime = Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let limiter = Arc::new(Limiter::new("token-bucket 1000/s burst=1").unwrap());
     let allowed = runtime.block_on(async {

@@ -1,0 +1,155 @@
+//! A backend as a subject: a limiter in memory or in a shared store.
+
+use crate::subject::{Fields, Subject};
+use crate::verbs::KeySubject;
+use sluicegate::MemoryStore;
+use sluicegate::backend::{Backend, BackendError, Pending};
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limit, Limiter, Receipt};
+use sluicegate_core::bounds::saturating_count;
+use sluicegate_core::verbs::Unsupported;
+use sluicegate_core::{Decision, Span, Time};
+
+/// A limiter that decides one call after another, at the suite's times; as [`KeySubject`], one key
+/// of it.
+///
+/// (The verbs of memory are compared under a clock that does not step back: after a step, what a
+/// receipt returns depends on the latest known time, which the store keeps per shard.)
+#[derive(Debug)]
+pub struct BackendSubject<W = Ready> {
+    backend: Box<dyn Backend>,
+    wait: W,
+}
+
+/// Waits for the answers of a backend.
+pub trait Wait {
+    /// Waits for one answer.
+    fn wait<T>(&self, pending: Pending<T>) -> T;
+
+    /// Returns the latest time that the backend accepts.
+    fn latest() -> Time {
+        Time::MAX
+    }
+}
+
+/// Takes answers that are ready immediately: those of memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Ready;
+
+impl Wait for Ready {
+    fn wait<T>(&self, pending: Pending<T>) -> T {
+        pending.ready().unwrap_or_else(|| panic!("memory answers immediately"))
+    }
+}
+
+/// The key of [`KeySubject`].
+const KEY: &str = "user:42";
+/// More keys than any case has.
+const MAX_KEYS: usize = 64;
+
+impl BackendSubject {
+    /// Creates a limiter in memory at `start`, with room for a few keys.
+    ///
+    /// # Panics
+    /// If the limits cannot form a list: the suite creates no such list.
+    pub fn memory(limits: &[Limit], start: Time) -> BackendSubject {
+        let builder = Limiter::builder(limits).clock(ManualClock::at(start)).max_keys(MAX_KEYS);
+        let limiter = builder.build().unwrap_or_else(|error| panic!("{error}"));
+        BackendSubject::new(limiter, Ready)
+    }
+
+    /// Creates a limiter of a scope in a shared `MemoryStore`.
+    ///
+    /// # Panics
+    /// If the limits cannot form a list.
+    pub fn shared_memory(limits: &[Limit], store: &MemoryStore, scope: u64) -> BackendSubject {
+        let limiter = Limiter::builder(limits).in_store(store, scope).build();
+        BackendSubject::new(limiter.unwrap_or_else(|error| panic!("{error}")), Ready)
+    }
+}
+
+impl<W: Wait> BackendSubject<W> {
+    /// Wraps a backend.
+    pub fn new(backend: impl Backend + 'static, wait: W) -> BackendSubject<W> {
+        BackendSubject { backend: Box::new(backend), wait }
+    }
+
+    fn answer<T>(&self, pending: Pending<Result<T, BackendError>>) -> T {
+        self.wait.wait(pending).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn supported<T>(&self, pending: Pending<Result<T, BackendError>>) -> Result<T, Unsupported> {
+        match self.wait.wait(pending) {
+            Ok(answered) => Ok(answered),
+            Err(BackendError::Unsupported(error)) => Err(error),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+impl<W: Wait> Subject for BackendSubject<W> {
+    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
+        self.answer(self.backend.check(&key, cost.into(), Some(at))).decision().into()
+    }
+
+    fn latest() -> Time {
+        W::latest()
+    }
+}
+
+impl<W: Wait> KeySubject for BackendSubject<W> {
+    type Receipt = Receipt;
+
+    fn check(&mut self, now: Time, cost: u32) -> Decision {
+        self.answer(self.backend.check(&KEY, cost.into(), Some(now))).decision()
+    }
+
+    fn peek(&mut self, now: Time, cost: u32) -> Decision {
+        self.answer(self.backend.peek(&KEY, cost.into(), Some(now))).decision()
+    }
+
+    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported> {
+        let taken = self.supported(self.backend.take(&KEY, up_to.into(), Some(now)));
+        taken.map(|(answer, taken)| (answer.decision(), saturating_count(taken)))
+    }
+
+    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, Unsupported> {
+        self.supported(self.backend.refund(&KEY, cost.into(), Some(now))).map(|answer| answer.decision())
+    }
+
+    fn reserve(
+        &mut self,
+        now: Time,
+        cost: u32,
+        max_wait: Span,
+    ) -> Result<(Decision, Option<Receipt>), Unsupported> {
+        let reserved = self.supported(self.backend.reserve(&KEY, cost.into(), max_wait.into(), Some(now)));
+        reserved.map(|reserved| (reserved.answer.decision(), reserved.receipt))
+    }
+
+    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
+        let checked =
+            self.supported(self.backend.check_within(&KEY, cost.into(), max_wait.into(), Some(now)));
+        checked.map(|answer| answer.decision())
+    }
+
+    fn cancel(&mut self, now: Time, receipt: Receipt) -> bool {
+        self.answer(self.backend.cancel(&receipt, Some(now)))
+    }
+
+    fn settle(&mut self, now: Time, receipt: Receipt, used: u32) -> bool {
+        self.answer(self.backend.settle(&receipt, used.into(), Some(now)))
+    }
+
+    fn next_window(&mut self, now: Time) -> Time {
+        self.answer(self.backend.next_window(&KEY, Some(now)))
+    }
+
+    fn reset(&mut self) {
+        self.answer(self.backend.reset(&KEY));
+    }
+
+    fn latest() -> Time {
+        W::latest()
+    }
+}

@@ -1,0 +1,265 @@
+//! Limiters that share a store.
+
+use sluicegate::clock::{Clock as _, ManualClock};
+use sluicegate::{BuildError, Decision, Limiter, RetryAfter, check_all_each_at};
+use sluicegate::{MemoryStore, OnFull};
+use std::time::Duration;
+
+fn store() -> (MemoryStore, ManualClock) {
+    let clock = ManualClock::default();
+    (MemoryStore::builder().clock(clock.clone()).max_keys(100_000).build().unwrap(), clock)
+}
+
+fn limiter(store: &MemoryStore, scope: &'static str, limits: &str) -> Limiter {
+    Limiter::builder(limits).in_store(store, scope).build().unwrap()
+}
+
+#[test]
+fn usage_belongs_to_scope_and_key() {
+    let (store, _) = store();
+    let (one, same) = (limiter(&store, "a", "sliding-log 5/60s"), limiter(&store, "a", "sliding-log 5/60s"));
+    let other = limiter(&store, "b", "sliding-log 5/60s");
+    assert_eq!(one.check("user:42").remaining(), 4);
+    assert_eq!(same.check("user:42").remaining(), 3, "the same scope");
+    assert_eq!(other.check("user:42").remaining(), 4, "another scope");
+    assert_eq!(store.stats().keys, 2);
+    assert_eq!(store.stats().allowed, 3);
+}
+
+/// By another limiter of the same scope, and by the same limiter: in a shared store any limits may
+/// follow any others.
+#[test]
+fn other_limits_of_a_scope_continue_with_its_usage() {
+    for (old, new, remaining) in [
+        ("token-bucket 1/s burst=10", "token-bucket 100/s burst=20", 14),
+        ("fixed-window 10/day", "fixed-window 20/day", 14),
+        ("sliding-window 10/h", "sliding-window 7/h", 1),
+        ("sliding-log 10/60s", "sliding-log 20/60s", 14),
+        // Another period of a window, or another algorithm, starts with fresh state.
+        ("fixed-window 10/day", "fixed-window 10/h", 10),
+        ("sliding-log 10/60s", "token-bucket 1/s burst=10", 10),
+        ("token-bucket 1/s burst=10", "sliding-log 10/60s", 10),
+    ] {
+        let (store, clock) = store();
+        let before = limiter(&store, "a", old);
+        assert!(before.check_cost("k", 8).allowed());
+        assert!(before.refund("k", 2).unwrap().allowed());
+        let after = limiter(&store, "a", new);
+        assert_eq!(after.peek("k", 0).remaining(), remaining, "{old} -> {new}");
+        assert_eq!(before.peek("k", 0).remaining(), 4, "no call under the new limits yet");
+        before.change(new).unwrap();
+        assert_eq!(before.peek("k", 0).remaining(), remaining, "{old} -> {new}");
+        assert_eq!(before.check_cost("k", 1).remaining(), remaining - 1);
+        clock.advance(Duration::from_secs(86_400));
+        assert_eq!(after.peek("k", 0).remaining(), after.peek("new", 0).remaining());
+    }
+}
+
+#[test]
+fn a_list_can_become_one_limit_and_back() {
+    let (store, _) = store();
+    let limiter = limiter(&store, "a", "fixed-window 10/day");
+    assert!(limiter.check_cost("k", 3).allowed());
+    limiter.change(["fixed-window 10/day", "sliding-log 5/60s"]).unwrap();
+    assert_eq!(limiter.check("k").remaining(), 4, "the log starts empty, the window has 4 used");
+    limiter.change(["fixed-window 10/day", "sliding-log 5/60s", "min-interval 1s"]).unwrap();
+    assert!(limiter.check("k").allowed() && !limiter.check("k").allowed());
+    limiter.change("fixed-window 10/day").unwrap();
+    assert_eq!(limiter.peek("k", 0).remaining(), 5);
+}
+
+/// As redis-cell interprets new parameters: the time until the bucket is full is kept.
+#[test]
+fn debt_can_be_preserved_as_recovery_time() {
+    let (store, clock) = store();
+    let throttle = |limit: &str| {
+        Limiter::builder(limit).in_store(&store, "cl").preserve_recovery_time().build().unwrap()
+    };
+    let slow = throttle("token-bucket 1/s burst=10");
+    assert_eq!(slow.check_cost("k", 6).remaining(), 4);
+    let seconds = Duration::from_secs;
+    // Six seconds of debt are 12 tokens at twice the rate.
+    let fast = throttle("token-bucket 2/s burst=20");
+    assert_eq!(fast.peek("k", 0).remaining(), 8);
+    assert_eq!(Duration::from(fast.check("k").reset_after()), Duration::from_millis(6_500));
+    clock.advance(seconds(2));
+    // 4.5 seconds at one per three seconds are 1.5 tokens, which exceeds a burst of 1.
+    let slower = throttle("token-bucket 1/3s burst=1");
+    let denied = slower.check("k");
+    assert_eq!(
+        denied.retry_after(),
+        Some(RetryAfter::After(seconds(4).saturating_add(Duration::from_millis(500)).into()))
+    );
+    clock.advance(Duration::from_millis(4_500));
+    assert!(slower.check("k").allowed());
+    // A third of a second, which is no whole number of microseconds, and back: rounded up, by less
+    // than one.
+    let thirds = throttle("token-bucket 3/s burst=3");
+    assert!(thirds.check("thirds").allowed());
+    let sevenths = throttle("token-bucket 7/s burst=7");
+    let kept = Duration::from(sevenths.peek("thirds", 0).reset_after());
+    assert_eq!(kept, Duration::from_micros(333_334));
+    let _ = sevenths.check_cost("thirds", 1);
+    assert!(thirds.peek("thirds", 0).remaining() < 3);
+}
+
+#[test]
+fn receipts_work_in_the_store_until_limits_change() {
+    let (store, _) = store();
+    let mails = limiter(&store, "mails", "token-bucket 1/h burst=10");
+    let others = limiter(&store, "others", "token-bucket 1/h burst=5");
+    let reserve = |limiter: &Limiter| limiter.reserve("k", 3, Duration::ZERO).unwrap().keep().unwrap();
+    let (one, two, three) = (reserve(&mails), reserve(&mails), reserve(&mails));
+    let of_others = reserve(&others);
+    assert_eq!(one.to_string().parse(), Ok(one.clone()));
+    assert!(store.cancel(&one) && !store.cancel(&one), "a receipt works once");
+    assert!(mails.settle(&two, 1), "and works at the limiter");
+    assert_eq!(mails.peek("k", 0).remaining(), 6);
+    assert!(store.settle(&of_others, 0));
+    assert_eq!(others.peek("k", 0).remaining(), 5);
+    mails.change("token-bucket 1/h burst=20").unwrap();
+    assert!(mails.check("k").allowed(), "the new limit applies to the key");
+    assert!(!store.cancel(&three), "it is in terms of the old limit");
+    assert_eq!(mails.peek("k", 0).remaining(), 15);
+}
+
+/// Under whichever limits the receipts were created.
+#[test]
+fn a_reset_voids_all_receipts_of_the_key() {
+    let (store, _) = store();
+    let mails = limiter(&store, "mails", "fixed-window 10/day");
+    let receipt = mails.reserve("k", 5, Duration::ZERO).unwrap().keep().unwrap();
+    mails.change("fixed-window 20/day").unwrap();
+    mails.reset("k");
+    mails.change("fixed-window 10/day").unwrap();
+    assert!((0..10).all(|_| mails.check("k").allowed()));
+    assert!(!store.cancel(&receipt) && !store.settle(&receipt, 0));
+    assert!(!mails.check("k").allowed());
+}
+
+#[test]
+fn a_forged_receipt_does_nothing() {
+    let (store, _) = store();
+    let mails = limiter(&store, "mails", "token-bucket 1/h burst=10");
+    let receipt = mails.reserve("k", 3, Duration::ZERO).unwrap().keep().unwrap().to_string();
+    for made_up in [
+        format!("m1.{}", "0".repeat(48)),
+        format!("m1.{}", "f".repeat(48)),
+        format!("{}{}", &receipt[..50], if receipt.ends_with('0') { '1' } else { '0' }),
+        format!("m1.{}{}", if &receipt[3..4] == "0" { '1' } else { '0' }, &receipt[4..]),
+    ] {
+        assert!(
+            !store.cancel(&made_up.parse().unwrap()) && !store.settle(&made_up.parse().unwrap(), 9),
+            "{made_up}"
+        );
+    }
+    assert_eq!(mails.peek("k", 0).remaining(), 7);
+    assert!(store.cancel(&receipt.parse().unwrap()));
+}
+
+/// More lists of limits than a store has tags, one after another: unused ones are reclaimed, and no
+/// key is decided under the wrong limits.
+#[test]
+fn unused_limits_are_reclaimed() {
+    let (store, clock) = store();
+    let kept = limiter(&store, "kept", "token-bucket 1/h burst=7");
+    assert_eq!(kept.check("k").remaining(), 6);
+    let one_after_another = |from: u64| -> Result<(), BuildError> {
+        for n in from..from + 70_000 {
+            let limit = format!("token-bucket 1/h burst={}", 10 + n);
+            let limiter = Limiter::builder(limit).in_store(&store, n).build()?;
+            assert_eq!(limiter.check("k").remaining(), 9 + n);
+        }
+        Ok(())
+    };
+    let most = 65_535;
+    assert_eq!(one_after_another(0), Err(BuildError::TooManyLimits { most }), "all tags are in use");
+    assert_eq!(kept.check("k").remaining(), 5);
+    clock.advance(Duration::from_secs(2 * 3_600));
+    let receipt = kept.reserve("k", 1, Duration::ZERO).unwrap().keep().unwrap();
+    assert_eq!(
+        Limiter::builder("fixed-window 3/day")
+            .in_store(&store, "new")
+            .build()
+            .unwrap()
+            .check("k")
+            .remaining(),
+        2
+    );
+    assert!(store.cancel(&receipt), "a receipt keeps its limits");
+    clock.advance(Duration::from_secs(3_600));
+    assert_eq!(one_after_another(100_000), Err(BuildError::TooManyLimits { most }));
+    assert_eq!(kept.check_cost("k", 0).remaining(), 7, "recovered, and decided under its own limit");
+}
+
+/// Untrusted callers cannot use up all tags.
+#[test]
+fn untrusted_limits_leave_tags_to_others() {
+    let (store, _) = store();
+    let made_up = |n: u64| {
+        let limiter = Limiter::builder(format!("fixed-window {n}/365d")).in_store(&store, n);
+        limiter.untrusted().build().map(|limiter| limiter.check("k").allowed())
+    };
+    let refused = (1..70_000).find_map(|n| made_up(n).err());
+    assert_eq!(refused, Some(BuildError::TooManyLimits { most: 49_149 }));
+    assert_eq!(made_up(1), Ok(false), "a known limit keeps working: its one call is used");
+    assert_eq!(limiter(&store, "rule", "fixed-window 5/day").check("k").remaining(), 4);
+    let changing = limiter(&store, "changing", "fixed-window 5/day");
+    for n in 0..10_000 {
+        changing.change(format!("fixed-window {}/day", 5 + n % 7)).unwrap();
+    }
+}
+
+/// A receipt that is never used keeps its limits for an hour, not forever.
+#[test]
+fn expired_receipts_do_not_keep_limits() {
+    let (store, clock) = store();
+    let reserve = |n: u64| {
+        let limiter = Limiter::builder(format!("token-bucket {n}/s burst=9")).in_store(&store, n).build()?;
+        limiter.reserve("k", 1, Duration::ZERO).unwrap().keep();
+        Ok(())
+    };
+    assert!(matches!((1..70_000).find_map(|n| reserve(n).err()), Some(BuildError::TooManyLimits { .. })));
+    clock.advance(Duration::from_secs(3_601));
+    assert_eq!(reserve(70_000), Ok(()));
+}
+
+#[test]
+fn limiters_of_one_store_are_charged_all_or_nothing() {
+    let (store, clock) = store();
+    let (user, site) =
+        (limiter(&store, "user", "sliding-log 2/60s"), limiter(&store, "site", "fixed-window 100/day"));
+    let now = clock.now();
+    let calls = [user.call("user:42", 1), site.call("", 1), user.call("user:43", 2)];
+    let (decision, each) = check_all_each_at(&calls, now).unwrap();
+    assert!(decision.allowed());
+    assert_eq!(each.iter().map(Decision::remaining).collect::<Vec<_>>(), [1, 99, 0]);
+    let (decision, each) = check_all_each_at(&calls, now).unwrap();
+    assert_eq!(decision.denied_by(), Some(2));
+    assert_eq!(each.iter().map(Decision::allowed).collect::<Vec<_>>(), [true, true, false]);
+    assert_eq!(site.peek("", 0).remaining(), 99, "nothing was charged");
+    // Calls on the same key are merged, and both get the same decision.
+    let (decision, each) =
+        check_all_each_at(&[user.call("user:44", 1), user.call("user:44", 1)], now).unwrap();
+    assert!(decision.allowed() && each.len() == 2 && each[0] == each[1] && each[0].remaining() == 0);
+}
+
+/// Hashed first and then checked: the decisions are those of plain checks.
+#[test]
+fn a_batch_decides_like_single_calls() {
+    let (store, clock) = store();
+    let limiter = limiter(&store, "a", "token-bucket 1/h burst=3");
+    let batch = [("k", 1), ("k", 2), ("k", 1), ("other", 3)].map(|(key, cost)| (limiter.hash(key), cost));
+    let allowed = batch.map(|(key, cost)| limiter.check_hashed_at(key, cost, clock.now()).allowed());
+    assert_eq!(allowed, [true, true, false, true]);
+}
+
+#[test]
+fn all_limiters_share_the_capacity() {
+    let store = MemoryStore::builder().max_keys(100).on_full(OnFull::Deny).build().unwrap();
+    let limiters = ["sliding-log 5/h", "fixed-window 5/day"].map(|limit| limiter(&store, limit, limit));
+    let allowed = (0..1_000_u32).filter(|n| limiters[(n % 2) as usize].check(*n).allowed()).count();
+    // A key whose two buckets are full has no room even then.
+    assert!((90..=100).contains(&allowed), "{allowed}");
+    assert_eq!(store.stats().keys, allowed);
+}
