@@ -136,8 +136,8 @@ struct Seen {
 async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
     let mut random = Rng::with_seed(seed);
     let (scope, key) = (format!("trace{seed}"), format!("key {seed}"));
-    let mut key = ParityKey::new(store, "concurrency 7 ttl=10s", &scope);
-    key.model = random.bool().then(model::Leases::default);
+    let mut parity = ParityKey::new(store, "concurrency 7 ttl=10s", &scope);
+    parity.model = random.bool().then(model::Leases::default);
     let heavy = random.bool();
     let mut now = START;
     for _ in 0..calls {
@@ -146,24 +146,24 @@ async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
             if random.u8(..50) == 0 { now - random.u64(..5_000_000) } else { now + random.u64(..2_000_000) };
         let at = Time::from_micros(now).unwrap();
         let cost = if heavy { random.u32(..=8) } else { 1 };
-        let any = |random: &mut Rng, key: &ParityKey| {
+        let any = |random: &mut Rng, parity: &ParityKey| {
             // Usually one of the last.
-            let last = key.granted.len().checked_sub(1)?;
+            let last = parity.granted.len().checked_sub(1)?;
             Some(last - random.usize(..=last.min(9)))
         };
         match random.u8(..20) {
             0..8 => {
-                let granted = key.acquire(&key, cost, at).await;
+                let granted = parity.acquire(&key, cost, at).await;
                 *(if granted { &mut tally.granted } else { &mut tally.denied }) += 1;
             }
-            8..11 => key.peek(&key, cost, at).await,
-            11..15 => match any(&mut random, &key) {
-                Some(index) if key.renew(&key, index, at).await => tally.renewed += 1,
+            8..11 => parity.peek(&key, cost, at).await,
+            11..15 => match any(&mut random, &parity) {
+                Some(index) if parity.renew(&key, index, at).await => tally.renewed += 1,
                 Some(_) => tally.not_renewed += 1,
                 None => {}
             },
-            15..19 => match any(&mut random, &key) {
-                Some(index) if key.release(&key, index, at).await => tally.released += 1,
+            15..19 => match any(&mut random, &parity) {
+                Some(index) if parity.release(&key, index, at).await => tally.released += 1,
                 Some(_) => tally.not_released += 1,
                 None => {}
             },
@@ -171,12 +171,12 @@ async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
                 // The same leases under another limit.
                 let other = format!("concurrency {} ttl={}s", random.u32(1..9), random.u32(1..20));
                 let ParityKey { semaphore, rule, .. } = ParityKey::new(store, &other, &scope);
-                (key.semaphore, key.rule) = (semaphore, rule);
+                (parity.semaphore, parity.rule) = (semaphore, rule);
             }
             _ if random.u8(..4) == 0 => {
-                key.semaphore.reset(&key).await.unwrap();
-                drop(key.leases.reset());
-                key.model.iter_mut().for_each(model::Leases::reset);
+                parity.semaphore.reset(&key).await.unwrap();
+                drop(parity.leases.reset());
+                parity.model.iter_mut().for_each(model::Leases::reset);
             }
             _ => {}
         }
@@ -216,19 +216,19 @@ async fn of_very_many_leases_exactly_the_live_ones_count() {
     let at = |micros: u64| Time::from_micros(START + micros).unwrap();
     for heavy in [false, true] {
         let scope = format!("many {heavy}");
-        let mut key = ParityKey::new(&store, &format!("concurrency {} ttl=1h", 2 * many), &scope);
+        let mut parity = ParityKey::new(&store, &format!("concurrency {} ttl=1h", 2 * many), &scope);
         for index in 0..many {
             let cost = if heavy && index % 3 == 0 { 3 } else { 1 };
-            assert!(key.acquire("user:42", cost, at(index)).await);
+            assert!(parity.acquire("user:42", cost, at(index)).await);
         }
         let hour = Span::from_micros(3_600_000_000).as_micros();
-        let count = key.rule.count();
+        let count = parity.rule.count();
         for cost in [1, count / 2, count / 2 + 1000, count / 2 + 4096, count / 2 + 4097, count - 1, count] {
-            key.peek("user:42", cost, at(many)).await;
+            parity.peek("user:42", cost, at(many)).await;
         }
         // More than are removed at once.
         for expired in [2500, 2501, 4000, many - 1, many] {
-            key.peek("user:42", count, at(hour + expired)).await;
+            parity.peek("user:42", count, at(hour + expired)).await;
         }
         assert_eq!(server.cli(&["EXISTS", &format!("sluice:1/{scope}:0c|{{user:42}}")]).trim(), "0");
         assert_eq!(server.cli(&["EXISTS", &format!("sluice:1/{scope}:0k|{{user:42}}")]).trim(), "0");
