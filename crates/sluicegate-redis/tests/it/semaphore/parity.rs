@@ -33,8 +33,8 @@ struct GrantedLease {
 fn model_decision(decision: Decision) -> model::Decision {
     model::Decision {
         allowed: decision.allowed(),
-        limit: decision.limit().into(),
-        remaining: decision.remaining().into(),
+        limit: decision.limit(),
+        remaining: decision.remaining(),
         retry_after: decision.retry_after().map(|retry_after| match retry_after {
             RetryAfter::After(wait) => model::RetryAfter::After(wait.as_micros()),
             RetryAfter::Never => model::RetryAfter::Never,
