@@ -1,5 +1,5 @@
-//! "Three copies of our service may make 100 calls an hour to a partner, all of them together."
-#![allow(clippy::print_stdout, reason = "an example talks to a person")]
+//! Three processes share one limit: together they may make 100 calls per hour to a partner.
+#![allow(clippy::print_stdout, reason = "an example prints its result")]
 
 use redis_testkit::{Options, Server};
 use sluicegate_redis::{RedisLimiter, RedisStore};
@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     match std::env::args().skip(1).collect::<Vec<String>>().as_slice() {
-        [] => three_processes(&Server::start(&Options::redis()).url()), // a redis-server for the occasion
-        [url] => three_processes(url),                                  // or the store that is named
+        [] => three_processes(&Server::start(&Options::redis()).url()), // starts a redis-server
+        [url] => three_processes(url),                                  // uses the given store
         [url, scope, ..] => service(url, scope),
     }
 }
@@ -19,10 +19,10 @@ fn three_processes(url: &str) -> Result<(), Box<dyn std::error::Error>> {
     let mut total = 0;
     for service in [1, 2, 3].map(start) {
         let admitted = String::from_utf8(service?.wait_with_output()?.stdout)?;
-        println!("a service was admitted {} times of 60", admitted.trim());
+        println!("a process was allowed {} of 60 calls", admitted.trim());
         total += admitted.trim().parse::<u32>()?;
     }
-    assert_eq!(total, 100, "the limit is for all of them together");
+    assert_eq!(total, 100, "the processes share the limit");
     Ok(())
 }
 

@@ -20,8 +20,8 @@
 
 local SLOT = 13
 
-local function sliding_log_offset(place)
-  return SLOT + SLOT * place
+local function sliding_log_offset(index)
+  return SLOT + SLOT * index
 end
 
 -- Returns the bytes of some slots. Of a long log only those are read.
@@ -34,8 +34,8 @@ local function sliding_log_bytes(s, from, to)
 end
 
 -- Returns the time and the running total in a slot.
-local function sliding_log_slot(s, place)
-  return struct.unpack('<I7I6', sliding_log_bytes(s, place, place))
+local function sliding_log_slot(s, index)
+  return struct.unpack('<I7I6', sliding_log_bytes(s, index, index))
 end
 
 -- Returns the first slot from `low` to `high` whose time or total (as `field` says) exceeds
@@ -105,8 +105,8 @@ local function sliding_log_report(s, a, cost)
     return reply
   end
   local function add(above)
-    local place = sliding_log_reaching(s, above)
-    reply = reply .. sliding_log_bytes(s, place, place)
+    local index = sliding_log_reaching(s, above)
+    reply = reply .. sliding_log_bytes(s, index, index)
   end
   add(s.base)
   local over = s.used + cost - ARGV[a]
@@ -117,9 +117,9 @@ local function sliding_log_report(s, a, cost)
   return reply
 end
 
--- Writes slots from `place` on.
-local function sliding_log_put(s, place, slots)
-  call('SETRANGE', s.key, sliding_log_offset(place), slots)
+-- Writes slots from `index` on.
+local function sliding_log_put(s, index, slots)
+  call('SETRANGE', s.key, sliding_log_offset(index), slots)
 end
 
 local function sliding_log_pack(at, total)

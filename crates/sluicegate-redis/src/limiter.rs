@@ -86,7 +86,7 @@ pub(crate) struct Inner {
     tags: String,
     preserve_recovery_time: bool,
     fallback: Fallback<Limiter>,
-    /// Who owns the limiter's entries in the denial cache, if it uses the cache.
+    /// The owner of the limiter's entries in the denial cache, if it uses the cache.
     denial_owner: Option<Arc<str>>,
     /// The waiters of this process, under limits that cannot reserve a time.
     queues: Queues,

@@ -148,8 +148,8 @@ else
   if total >= 140737488355328 then
     -- Totals are rebased long before they could exceed their 6 bytes.
     local lowered = {}
-    for place = first - 1, upto do
-      local entered, here = unpack('<I7I6', raw, 14 + 13 * place)
+    for index = first - 1, upto do
+      local entered, here = unpack('<I7I6', raw, 14 + 13 * index)
       lowered[#lowered + 1] = struct.pack('<I7I6', entered, here - base)
     end
     kept, total = table.concat(lowered), used

@@ -40,12 +40,12 @@ local function sliding_log_cost_at(s, at)
   if s.used == 0 or at > s.latest then
     return 0
   end
-  local place = sliding_log_search(s, s.first, s.last, 1, at - 1)
-  local found, total = sliding_log_slot(s, place)
+  local index = sliding_log_search(s, s.first, s.last, 1, at - 1)
+  local found, total = sliding_log_slot(s, index)
   if found ~= at then
     return 0
   end
-  return total - select(2, sliding_log_slot(s, place - 1)), place
+  return total - select(2, sliding_log_slot(s, index - 1)), index
 end
 
 -- The stack is an entry, identified by its time.
@@ -54,10 +54,10 @@ local function sliding_log_record(s)
 end
 
 local function sliding_log_roll_back(s, a, charge, most)
-  local here, place = sliding_log_cost_at(s, charge.stack)
+  local here, index = sliding_log_cost_at(s, charge.stack)
   local rollback = stack_roll_back(charge, most, here)
   if rollback then
-    sliding_log_put(s, place, sliding_log_lowered(s, place, s.last, rollback.size))
+    sliding_log_put(s, index, sliding_log_lowered(s, index, s.last, rollback.size))
   end
   return rollback
 end

@@ -10,7 +10,7 @@ use sluicegate_core::{Algorithm as _, AnyLimit};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Returns who owns the cached denials of these limits, or `None` if they are not cached. With
+/// Returns the owner of the cached denials of these limits, or `None` if they are not cached. With
 /// `count=all` every denied call must reach the store.
 pub(super) fn owner(
     store: &RedisStore,

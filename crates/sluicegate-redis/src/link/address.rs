@@ -292,7 +292,7 @@ mod tests {
             ("redis+unix:///s?pass=a@secret", "redis+unix:///s"),
             ("Valkey+Unix:///s?pass=a@secret", "Valkey+Unix:///s"),
             ("unix://u:p@/s", "unix://***@/s"),
-            // A password with a `?`, or a query with an `@`: it cannot be told which.
+            // A password with a `?`, or a query with an `@`: which one is unclear.
             ("redis://u:pa?ss@h", "redis://***"),
             ("redis://h?pass=a@secret", "redis://***"),
         ] {

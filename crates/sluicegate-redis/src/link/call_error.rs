@@ -1,4 +1,4 @@
-//! Why a script call has no answer, as told by the server's reply or by its absence.
+//! Why a script call has no answer, as shown by the server's reply or by its absence.
 
 use super::connection::server_message;
 use redis::{ServerErrorKind, Value};
@@ -42,7 +42,7 @@ impl CallError {
             // Our scripts never return an error inside an answer.
             return reply
                 .extract_error()
-                .map_err(|error| CallError::BadReply(format!("the reply contains an error: {error}")));
+                .map_err(|error| CallError::BadReply(format!("the reply contains an error: {error}.")));
         };
         let message = server_message(error);
         Err(match error.kind() {

@@ -89,9 +89,9 @@ async fn eight_processes_are_allowed_exactly_the_limit() {
     let mut processes = Vec::new();
     for number in 0..PROCESSES {
         let file = env::temp_dir().join(format!("sluicegate-atomic-{}-{number}", std::process::id()));
-        let told = [server.url(), file.display().to_string()];
+        let arguments = [server.url(), file.display().to_string()];
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args(["--exact", TEST]).envs(VARIABLES.into_iter().zip(told));
+        command.args(["--exact", TEST]).envs(VARIABLES.into_iter().zip(arguments));
         processes.push((command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap(), file));
     }
     until("all processes call", || processes.iter().all(|(_, file)| file.exists())).await;
@@ -104,8 +104,8 @@ async fn eight_processes_are_allowed_exactly_the_limit() {
         assert!(process.wait().unwrap().success());
         read(file, &mut calls);
     }
-    for (place, (limit, exactly)) in limits().into_iter().enumerate() {
-        calls[&place].judge(&limit, exactly);
+    for (index, (limit, exactly)) in limits().into_iter().enumerate() {
+        calls[&index].judge(&limit, exactly);
     }
     every_key_expires(&server);
 }
@@ -120,7 +120,7 @@ async fn one_of_eight(url: &str, file: &Path) {
     let store = connect(url).await;
     // The file shows that this process is calling.
     fs::write(file, "").unwrap();
-    let caller = |(place, (limit, _)): (usize, (String, Exactly))| {
+    let caller = |(index, (limit, _)): (usize, (String, Exactly))| {
         let limiter = RedisLimiter::builder(&limit).in_store(&store, &limit).build().unwrap();
         let ending = Arc::clone(&ending);
         tokio::spawn(async move {
@@ -130,9 +130,9 @@ async fn one_of_eight(url: &str, file: &Path) {
                 let answer = limiter.check("one key").await.unwrap();
                 let answered = now();
                 if answer.allowed() {
-                    lines += &format!("{place} {made} {answered} {}\n", answer.remaining());
+                    lines += &format!("{index} {made} {answered} {}\n", answer.remaining());
                 } else if made >= denied_at + DENIALS_EVERY {
-                    lines += &format!("{place} {made} {answered} -\n");
+                    lines += &format!("{index} {made} {answered} -\n");
                     denied_at = made;
                 }
             }
@@ -150,13 +150,13 @@ async fn one_of_eight(url: &str, file: &Path) {
 fn read(file: PathBuf, calls: &mut BTreeMap<usize, Calls>) {
     for line in fs::read_to_string(&file).unwrap().lines() {
         let words: Vec<&str> = line.split(' ').collect();
-        let [place, made, answered, remaining] = words.try_into().unwrap();
+        let [index, made, answered, remaining] = words.try_into().unwrap();
         let call = Call {
             made: made.parse().unwrap(),
             answered: answered.parse().unwrap(),
             remaining: remaining.parse().ok(),
         };
-        let calls = calls.entry(place.parse().unwrap()).or_default();
+        let calls = calls.entry(index.parse().unwrap()).or_default();
         if call.remaining.is_some() { calls.allowed.push(call) } else { calls.denied.push(call) }
     }
     fs::remove_file(file).unwrap();

@@ -37,7 +37,7 @@ fn a_bucket_whose_rate_changes_keeps_its_usage_as_in_memory() {
     for algorithm in ["token-bucket", "leaky-bucket"] {
         let memory = MemoryStore::builder().max_keys(16).build().unwrap();
         let mut now = 0;
-        for turn in 0..300 {
+        for step in 0..300 {
             let rate = rates[rng.usize(..rates.len())];
             let limit = format!("{algorithm} {rate}");
             let limit = if algorithm == "leaky-bucket" { limit.replace("burst", "capacity") } else { limit };
@@ -48,9 +48,9 @@ fn a_bucket_whose_rate_changes_keeps_its_usage_as_in_memory() {
                 let cost = rng.u64(1..4);
                 // A peek first, which must agree and change nothing.
                 let peeked = connected.runtime.block_on(shared.peek_at(KEY, cost, at(now))).unwrap();
-                assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{limit}, step {turn}: peek");
+                assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{limit}, step {step}: peek");
                 let checked = connected.runtime.block_on(shared.check_at(KEY, cost, at(now))).unwrap();
-                assert_eq!(checked.decision(), own.check_at(KEY, cost, at(now)), "{limit}, step {turn}");
+                assert_eq!(checked.decision(), own.check_at(KEY, cost, at(now)), "{limit}, step {step}");
             }
         }
     }
@@ -60,7 +60,7 @@ fn a_bucket_whose_rate_changes_keeps_its_usage_as_in_memory() {
 fn smooth_whose_limit_changes_keeps_its_state_as_in_memory() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
-    let numbers = [
+    let parameters = [
         "10/s",
         "40/s",
         "7/3s burst=15",
@@ -72,8 +72,8 @@ fn smooth_whose_limit_changes_keeps_its_state_as_in_memory() {
     let mut rng = fastrand::Rng::with_seed(5);
     let memory = MemoryStore::builder().max_keys(16).build().unwrap();
     let mut now = 10 * SECOND;
-    for turn in 0..400 {
-        let limit = format!("smooth {}", numbers[rng.usize(..numbers.len())]);
+    for step in 0..400 {
+        let limit = format!("smooth {}", parameters[rng.usize(..parameters.len())]);
         let shared = RedisLimiter::builder(limit.as_str()).in_store(&connected.store, "smooth");
         let shared = shared.start(at(SECOND)).build().unwrap();
         // Its limit names the same start.
@@ -82,15 +82,15 @@ fn smooth_whose_limit_changes_keeps_its_state_as_in_memory() {
         for _ in 0..rng.u8(1..4) {
             now += rng.u64(..SECOND);
             let (cost, max_wait) = (rng.u64(..6), Span::from_micros(rng.u64(..SECOND)));
-            let context = format!("{limit}, turn {turn}, cost {cost}");
+            let context = format!("{limit}, step {step}, cost {cost}");
             let peeked = connected.runtime.block_on(shared.peek_at(KEY, cost, at(now))).unwrap();
             assert_eq!(peeked.decision(), own.peek_at(KEY, cost, at(now)), "{context}: peek");
             if rng.bool() {
                 let checked = connected.runtime.block_on(shared.check_at(KEY, cost, at(now))).unwrap();
                 assert_eq!(checked.decision(), own.check_at(KEY, cost, at(now)), "{context}");
             } else if cost > 0 {
-                let asked = shared.check_within_at(KEY, cost, max_wait, at(now));
-                let checked = connected.runtime.block_on(asked).unwrap().decision();
+                let checked = shared.check_within_at(KEY, cost, max_wait, at(now));
+                let checked = connected.runtime.block_on(checked).unwrap().decision();
                 assert_eq!(Ok(checked), own.check_within_at(KEY, cost, max_wait, at(now)), "{context}");
             }
         }

@@ -17,7 +17,7 @@ fn limiter_in(store: &RedisStore, limit: &str) -> RedisLimiter {
     RedisLimiter::builder(limit).in_store(store, "api").build().unwrap()
 }
 
-async fn remembering(server: &Server, limit: &str) -> RedisLimiter {
+async fn limiter_with_cache(server: &Server, limit: &str) -> RedisLimiter {
     limiter_in(&store_of(server).remember_denials(true).connect().await.unwrap(), limit)
 }
 
@@ -44,23 +44,23 @@ async fn use_up(limiter: &RedisLimiter, key: &str, limit: u64) {
 #[tokio::test]
 async fn constant_retries_cost_one_round_trip_until_retry_after() {
     let server = Server::start(&Options::redis());
-    let limiter = remembering(&server, "token-bucket 1/2s burst=1").await;
+    let limiter = limiter_with_cache(&server, "token-bucket 1/2s burst=1").await;
     assert!(limiter.check("user:42").await.unwrap().allowed());
     let before = script_calls(&server);
     let denied = limiter.check("user:42").await.unwrap();
     let ends = Instant::now() + wait_of(&denied);
     assert_eq!((denied.allowed(), denied.source()), (false, Source::Store));
-    let (mut remembered, mut last) = (0, denied);
+    let (mut cached, mut last) = (0, denied);
     let allowed = loop {
-        let asked = Instant::now();
+        let called_at = Instant::now();
         let answer = limiter.check("user:42").await.unwrap();
         if answer.allowed() {
             break answer;
         }
         if answer.source() == Source::Remembered {
-            assert!(asked <= ends, "denied for too long");
+            assert!(called_at <= ends, "denied for too long");
             assert!(answer.retry_after() <= last.retry_after());
-            remembered += 1;
+            cached += 1;
         }
         last = answer;
         yield_now().await;
@@ -68,14 +68,14 @@ async fn constant_retries_cost_one_round_trip_until_retry_after() {
     assert_eq!(allowed.source(), Source::Store);
     // The cached denial ends slightly before the one in the store: by the time that a call takes to
     // get there.
-    let trips = script_calls(&server) - before;
-    assert!(remembered > 100 && trips < 10, "{remembered} cached, {trips} round trips");
+    let round_trips = script_calls(&server) - before;
+    assert!(cached > 100 && round_trips < 10, "{cached} cached, {round_trips} round trips");
 }
 
 #[tokio::test]
 async fn a_caller_that_waits_as_told_is_allowed() {
     let server = Server::start(&Options::redis());
-    let limiter = remembering(&server, "token-bucket 1/s burst=1").await;
+    let limiter = limiter_with_cache(&server, "token-bucket 1/s burst=1").await;
     assert!(limiter.check("user:42").await.unwrap().allowed());
     for _ in 0..3 {
         let denied = limiter.check("user:42").await.unwrap();
@@ -138,8 +138,10 @@ async fn returns_by_this_process_are_seen_at_once() {
 #[tokio::test]
 async fn returns_by_another_process_are_seen_a_second_later() {
     let server = Server::start(&Options::redis());
-    let (here, there) =
-        (remembering(&server, "token-bucket 5/h").await, remembering(&server, "token-bucket 5/h").await);
+    let (here, there) = (
+        limiter_with_cache(&server, "token-bucket 5/h").await,
+        limiter_with_cache(&server, "token-bucket 5/h").await,
+    );
     use_up(&here, "user:42", 5).await;
     assert!(there.refund("user:42", 1).await.unwrap().allowed());
     let refunded = Instant::now();
@@ -181,9 +183,9 @@ async fn nothing_is_cached_under_count_all_or_at_a_given_time() {
     let sources = |answers: Vec<Result<Answer, _>>| -> Vec<Source> {
         answers.into_iter().map(|answer| answer.unwrap().source()).collect()
     };
-    let (store, remembered) = (Source::Store, Source::Remembered);
-    assert_eq!(sources(check_each(&batch).await), [remembered, store, store, store]);
-    assert_eq!(sources(check_each(&batch).await), [remembered, store, remembered, remembered]);
+    let (store, cached) = (Source::Store, Source::Remembered);
+    assert_eq!(sources(check_each(&batch).await), [cached, store, store, store]);
+    assert_eq!(sources(check_each(&batch).await), [cached, store, cached, cached]);
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ fn the_first_call_of_cost_0_keeps_its_position() {
         let shared = RedisLimiter::builder(limits).in_store(&connected.store, &limits.join(" ")).build();
         let shared = shared.unwrap();
         let memory = Limiter::builder(limits).clock(ManualClock::at(start)).build().unwrap();
-        let costs = (0..600_u64).map(|place| if place == 550 || place > 580 { 0 } else { 1 + place % 3 });
+        let costs = (0..600_u64).map(|index| if index == 550 || index > 580 { 0 } else { 1 + index % 3 });
         let steps =
             std::iter::successors(Some(start), |now| Some(now.saturating_add(Span::from_micros(5_000))));
         let rows: Vec<(u64, Time)> = costs.zip(steps).collect();
@@ -34,11 +34,11 @@ fn the_first_call_of_cost_0_keeps_its_position() {
             let calls: Vec<_> =
                 rows.iter().map(|(cost, now)| shared.call(b"user:42", *cost).at(*now)).collect();
             let answers = connected.runtime.block_on(check_each(&calls));
-            for (place, (answer, (cost, now))) in answers.into_iter().zip(rows).enumerate() {
+            for (index, (answer, (cost, now))) in answers.into_iter().zip(rows).enumerate() {
                 let decision = answer.unwrap().decision();
                 denied += u64::from(!decision.allowed());
                 let expected = memory.check_at("user:42", *cost, *now);
-                assert_eq!(decision, expected, "{limits:?}, batch {batch}, call {place}, cost {cost}");
+                assert_eq!(decision, expected, "{limits:?}, batch {batch}, call {index}, cost {cost}");
             }
         }
         assert!(denied > 50, "{limits:?}: {denied} denied");
@@ -57,8 +57,8 @@ fn limits_that_change_within_a_batch_apply_in_order() {
         let memory = MemoryStore::builder().max_keys(16).build().unwrap();
         let pairs: Vec<(RedisLimiter, Limiter)> = limits
             .iter()
-            .map(|numbers| {
-                let limit = format!("token-bucket {numbers}");
+            .map(|rate| {
+                let limit = format!("token-bucket {rate}");
                 let shared = RedisLimiter::builder(limit.as_str()).in_store(&connected.store, &scope);
                 let own = Limiter::builder(limit.as_str()).in_store(&memory, scope.clone());
                 let (shared, own) = if preserve_recovery_time {
@@ -75,13 +75,13 @@ fn limits_that_change_within_a_batch_apply_in_order() {
             let rows: Vec<(usize, u64)> =
                 (0..rng.usize(2..20)).map(|_| (rng.usize(..limits.len()), rng.u64(..4))).collect();
             let calls: Vec<_> =
-                rows.iter().map(|(place, cost)| pairs[*place].0.call(b"user:42", *cost).at(now)).collect();
+                rows.iter().map(|(index, cost)| pairs[*index].0.call(b"user:42", *cost).at(now)).collect();
             let answers = connected.runtime.block_on(check_each(&calls));
-            for (call, (answer, (place, cost))) in answers.into_iter().zip(&rows).enumerate() {
-                let expected = pairs[*place].1.check_at("user:42", *cost, now);
+            for (call, (answer, (index, cost))) in answers.into_iter().zip(&rows).enumerate() {
+                let expected = pairs[*index].1.check_at("user:42", *cost, now);
                 let context = format!(
                     "preserve_recovery_time {preserve_recovery_time}, batch {batch}, call {call}: {}",
-                    limits[*place]
+                    limits[*index]
                 );
                 assert_eq!(answer.unwrap().decision(), expected, "{context}, cost {cost}");
             }

@@ -51,8 +51,11 @@ async fn callers_of_a_process_are_admitted_in_order_of_arrival() {
             let (limiter, order) = (limiter.clone(), Arc::clone(&order));
             tasks.spawn(async move {
                 // Every fifth call wants everything, and is not overtaken by small ones.
-                let turn = limiter.acquire(KEY, if caller % 5 == 2 { 5 } else { 1 }).await.unwrap();
-                assert!(turn.allowed() && turn.decision().delay().as_micros() == 0, "{limit}: {turn:?}");
+                let acquired = limiter.acquire(KEY, if caller % 5 == 2 { 5 } else { 1 }).await.unwrap();
+                assert!(
+                    acquired.allowed() && acquired.decision().delay().as_micros() == 0,
+                    "{limit}: {acquired:?}"
+                );
                 order.lock().unwrap().push(caller);
             });
         }
@@ -153,12 +156,15 @@ async fn a_wait_that_is_too_long_is_denied_at_once_and_charges_nothing() {
         })
     {
         let limiter = limiter(&store, &limit);
-        let turn = limiter.acquire_within(KEY, 1, WAIT_MAX).await.unwrap();
-        assert!(turn.allowed() && turn.waited() < WAIT_MAX, "{limit}: {turn:?}");
+        let acquired = limiter.acquire_within(KEY, 1, WAIT_MAX).await.unwrap();
+        assert!(acquired.allowed() && acquired.waited() < WAIT_MAX, "{limit}: {acquired:?}");
         let before = limiter.next_window(KEY).await.unwrap();
-        let turn = limiter.acquire_within(KEY, 1, WAIT_MAX).await.unwrap();
-        assert_eq!(turn.denial(), Some(Denial::TooLong), "{limit}: {turn:?}");
-        assert!(turn.waited() < WAIT_MAX && turn.decision().retry_after().is_some(), "{limit}: {turn:?}");
+        let acquired = limiter.acquire_within(KEY, 1, WAIT_MAX).await.unwrap();
+        assert_eq!(acquired.denial(), Some(Denial::TooLong), "{limit}: {acquired:?}");
+        assert!(
+            acquired.waited() < WAIT_MAX && acquired.decision().retry_after().is_some(),
+            "{limit}: {acquired:?}"
+        );
         let deadline = SystemClock.now().saturating_add(WAIT_MAX.into());
         let late = limiter.acquire_until(KEY, 1, deadline).await.unwrap();
         assert_eq!(late.denial(), Some(Denial::TooLong), "{limit}: {late:?}");
@@ -174,8 +180,8 @@ async fn a_full_pacer_queue_is_reported() {
     let server = Server::start(&Options::redis());
     let limiter = limiter(&connect(&server.url()).await, "pacer 1/1h queue=0");
     assert!(limiter.acquire(KEY, 1).await.unwrap().allowed());
-    let turn = limiter.acquire(KEY, 1).await.unwrap();
-    assert_eq!(turn.denial(), Some(Denial::QueueFull), "{turn:?}");
+    let acquired = limiter.acquire(KEY, 1).await.unwrap();
+    assert_eq!(acquired.denial(), Some(Denial::QueueFull), "{acquired:?}");
 }
 
 #[tokio::test]
@@ -200,14 +206,18 @@ async fn queues_are_bounded_and_deny_deadlines_that_cannot_be_met() {
     tokio::task::yield_now().await;
     let (short, long) = (wait(Some(WAIT_MAX)), wait(None));
     tokio::task::yield_now().await;
-    let turn = limiter.acquire(KEY, 1).await.unwrap();
-    assert_eq!(turn.denial(), Some(Denial::QueueFull), "{turn:?}");
+    let acquired = limiter.acquire(KEY, 1).await.unwrap();
+    assert_eq!(acquired.denial(), Some(Denial::QueueFull), "{acquired:?}");
     server.cont();
-    let turn = timeout(WAIT_MAX / 2, short).await.unwrap().unwrap();
-    assert_eq!(turn.denial(), Some(Denial::TooLong), "{turn:?}");
+    let acquired = timeout(WAIT_MAX / 2, short).await.unwrap().unwrap();
+    assert_eq!(acquired.denial(), Some(Denial::TooLong), "{acquired:?}");
     // A caller that arrives now is denied because of the head's denial.
-    let turn = limiter.acquire_within(KEY, 1, WAIT_MAX).await.unwrap();
-    assert_eq!((turn.denial(), turn.source()), (Some(Denial::TooLong), Source::Remembered), "{turn:?}");
+    let acquired = limiter.acquire_within(KEY, 1, WAIT_MAX).await.unwrap();
+    assert_eq!(
+        (acquired.denial(), acquired.source()),
+        (Some(Denial::TooLong), Source::Remembered),
+        "{acquired:?}"
+    );
     assert!(!first.is_finished() && !long.is_finished());
     first.abort();
     long.abort();
@@ -226,20 +236,20 @@ async fn acted(limiters: &[RedisLimiter], tasks: usize, lasting: Duration, fewes
             while began.elapsed() < lasting || times.lock().unwrap().len() < fewest {
                 let cost = random.u64(1..4);
                 let patience = Duration::from_millis(random.u64(1..200));
-                let turn = match random.u8(..3) {
+                let acquired = match random.u8(..3) {
                     // Some wait, some have a deadline, and some are dropped.
                     0 => limiter.acquire(KEY, cost).await.unwrap(),
                     1 => limiter.acquire_within(KEY, cost, patience).await.unwrap(),
                     _ => match timeout(patience, limiter.acquire(KEY, cost)).await {
-                        Ok(turn) => turn.unwrap(),
+                        Ok(acquired) => acquired.unwrap(),
                         Err(_) => continue,
                     },
                 };
-                if turn.allowed() {
+                if acquired.allowed() {
                     let now = began.elapsed();
                     times.lock().unwrap().extend((0..cost).map(|_| now));
                 } else {
-                    assert_eq!(turn.denial(), Some(Denial::TooLong));
+                    assert_eq!(acquired.denial(), Some(Denial::TooLong));
                     tokio::task::yield_now().await;
                 }
             }
@@ -286,8 +296,8 @@ async fn a_charged_waiter_acts_even_if_the_store_dies() {
     let waiting = tokio::spawn(async move { limiter.acquire(KEY, 1).await });
     until("charged", || server.cli(&["KEYS", "*:r|*"]).contains(KEY)).await;
     server.kill();
-    let turn = timeout(WAIT_MAX, waiting).await.unwrap().unwrap().unwrap();
-    assert!(turn.allowed() && turn.source() == Source::Store, "{turn:?}");
+    let acquired = timeout(WAIT_MAX, waiting).await.unwrap().unwrap().unwrap();
+    assert!(acquired.allowed() && acquired.source() == Source::Store, "{acquired:?}");
 }
 
 #[tokio::test]
@@ -317,13 +327,17 @@ async fn a_retry_on_a_dead_store_uses_the_fallback() {
         timeout(WAIT_MAX, waiting).await.unwrap().unwrap()
     };
     assert!(ended(error).await.is_err());
-    let turn = ended(allow).await.unwrap();
-    assert!(turn.allowed() && turn.source() == Source::Allowed, "{turn:?}");
-    let turn = ended(local).await.unwrap();
-    assert!(turn.allowed() && turn.source() == Source::Local, "{turn:?}");
-    let turn = ended(deny).await.unwrap();
-    assert_eq!((turn.denial(), turn.source()), (Some(Denial::TooLong), Source::Denied), "{turn:?}");
+    let acquired = ended(allow).await.unwrap();
+    assert!(acquired.allowed() && acquired.source() == Source::Allowed, "{acquired:?}");
+    let acquired = ended(local).await.unwrap();
+    assert!(acquired.allowed() && acquired.source() == Source::Local, "{acquired:?}");
+    let acquired = ended(deny).await.unwrap();
+    assert_eq!(
+        (acquired.denial(), acquired.source()),
+        (Some(Denial::TooLong), Source::Denied),
+        "{acquired:?}"
+    );
     server.restart();
-    let turn = ended(deny_and_back).await.unwrap();
-    assert!(turn.allowed() && turn.source() == Source::Store, "{turn:?}");
+    let acquired = ended(deny_and_back).await.unwrap();
+    assert!(acquired.allowed() && acquired.source() == Source::Store, "{acquired:?}");
 }

@@ -76,9 +76,9 @@ async fn call(limiters: &[RedisLimiter]) {
             let several = [one, any(), any()];
             let names = several.map(|(_, key)| name(key));
             let calls =
-                [0, 1, 2].map(|place| limiters[several[place].0].call(names[place].as_bytes(), LIMIT));
-            for (asked, answer) in several.into_iter().zip(check_each(&calls).await) {
-                is_its_own(asked, answer);
+                [0, 1, 2].map(|index| limiters[several[index].0].call(names[index].as_bytes(), LIMIT));
+            for (call, answer) in several.into_iter().zip(check_each(&calls).await) {
+                is_its_own(call, answer);
             }
         }
     }

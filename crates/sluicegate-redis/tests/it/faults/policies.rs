@@ -13,7 +13,7 @@ const GOLDEN: &str = "\
 fault            error     allow          deny          local
 none             8 store   8 store        8 store       8 store
 killed           8 errors  8 yes allowed  8 no denied   3 yes 5 no local
-stands still     8 errors  8 yes allowed  8 no denied   3 yes 5 no local
+frozen           8 errors  8 yes allowed  8 no denied   3 yes 5 no local
 nothing arrives  8 errors  8 yes allowed  8 no denied   3 yes 5 no local
 replies lost     8 errors  8 yes allowed  8 no denied   3 yes 5 no local
 no memory        8 errors  8 yes allowed  8 no denied   3 yes 5 no local
@@ -21,7 +21,7 @@ a replica        8 errors  8 yes allowed  8 no denied   3 yes 5 no local
 ";
 
 const FAULTS: [&str; 7] =
-    ["none", "killed", "stands still", "nothing arrives", "replies lost", "no memory", "a replica"];
+    ["none", "killed", "frozen", "nothing arrives", "replies lost", "no memory", "a replica"];
 
 const POLICIES: [OnStoreFailure; 4] =
     [OnStoreFailure::Error, OnStoreFailure::Allow, OnStoreFailure::Deny, OnStoreFailure::Local];
@@ -92,7 +92,7 @@ async fn outcome(limiter: &RedisLimiter) -> String {
 fn begin(fault: &str, server: &Server, other: &Server, proxy: &Proxy) {
     match fault {
         "killed" => server.kill(),
-        "stands still" => server.stop(),
+        "frozen" => server.stop(),
         "nothing arrives" => proxy.hold(true),
         "replies lost" => proxy.lose_replies(true),
         "no memory" => assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK"),
@@ -104,7 +104,7 @@ fn begin(fault: &str, server: &Server, other: &Server, proxy: &Proxy) {
 fn end(fault: &str, server: &Server, proxy: &Proxy) {
     match fault {
         "killed" => server.restart(),
-        "stands still" => server.cont(),
+        "frozen" => server.cont(),
         "nothing arrives" => proxy.hold(false),
         "replies lost" => proxy.lose_replies(false),
         "no memory" => assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "0"]), "OK"),

@@ -205,8 +205,8 @@ async fn a_waiter_whose_grant_was_lost_gets_the_same_lease() {
         let lease = grant.lease().unwrap();
         // It reports the store's expiry, not one counted from the second reply.
         let last = server.cli(&["ZRANGE", &name('c'), "-1", "-1", "WITHSCORES"]);
-        let lapses: u64 = last.lines().last().unwrap().trim().parse().unwrap();
-        assert_eq!(lease.until().as_micros(), lapses);
+        let expires: u64 = last.lines().last().unwrap().trim().parse().unwrap();
+        assert_eq!(lease.until().as_micros(), expires);
         assert!(lease.release().await.unwrap());
         drop(more);
         until("all are released", || leases(&server) == 0).await;

@@ -19,7 +19,7 @@ struct ParityKey {
     leases: Leases<()>,
     model: Option<model::Leases>,
     /// All leases ever granted, including those that are gone.
-    given: Vec<GrantedLease>,
+    granted: Vec<GrantedLease>,
 }
 
 #[derive(Clone)]
@@ -33,15 +33,15 @@ struct GrantedLease {
 fn model_decision(decision: Decision) -> model::Decision {
     model::Decision {
         allowed: decision.allowed(),
-        limit: decision.limit().into(),
-        remaining: decision.remaining().into(),
+        limit: decision.limit(),
+        remaining: decision.remaining(),
         retry_after: decision.retry_after().map(|retry_after| match retry_after {
             RetryAfter::After(wait) => model::RetryAfter::After(wait.as_micros()),
             RetryAfter::Never => model::RetryAfter::Never,
         }),
         reset_after: decision.reset_after().as_micros(),
         delay: decision.delay().as_micros(),
-        denied_by: decision.denied_by().map(|place| usize::try_from(place).unwrap()),
+        denied_by: decision.denied_by().map(|index| usize::try_from(index).unwrap()),
     }
 }
 
@@ -49,7 +49,7 @@ impl ParityKey {
     fn new(store: &RedisStore, limit: &str, scope: &str) -> ParityKey {
         let rule = limit.parse::<Limit>().unwrap().as_concurrency().unwrap();
         let semaphore = RedisSemaphore::builder(limit).in_store(store, scope).build().unwrap();
-        ParityKey { semaphore, rule, leases: Leases::default(), model: None, given: Vec::new() }
+        ParityKey { semaphore, rule, leases: Leases::default(), model: None, granted: Vec::new() }
     }
 
     fn backend(&self) -> &dyn LeaseBackend {
@@ -76,7 +76,7 @@ impl ParityKey {
         });
         let lease = grant.lease();
         assert_eq!(lease.as_ref().map(RedisLease::until), held.and_then(|held| held.until()));
-        self.given.extend(lease.zip(held).map(|(lease, held)| GrantedLease {
+        self.granted.extend(lease.zip(held).map(|(lease, held)| GrantedLease {
             id: lease.keep(),
             held,
             number,
@@ -94,25 +94,25 @@ impl ParityKey {
         }
     }
 
-    async fn renew(&mut self, key: &str, place: usize, now: Time) -> bool {
-        let (rule, given) = (self.model_rule(), &mut self.given[place]);
-        let renewed = self.rule.renew(&mut self.leases, now, given.held);
+    async fn renew(&mut self, key: &str, index: usize, now: Time) -> bool {
+        let (rule, granted) = (self.model_rule(), &mut self.granted[index]);
+        let renewed = self.rule.renew(&mut self.leases, now, granted.held);
         let backend: &dyn LeaseBackend = &self.semaphore;
-        assert_eq!(backend.renew(&key, &given.id, Some(now)).await.unwrap(), renewed.is_some());
-        if let (Some(model), Some(number)) = (&mut self.model, given.number) {
+        assert_eq!(backend.renew(&key, &granted.id, Some(now)).await.unwrap(), renewed.is_some());
+        if let (Some(model), Some(number)) = (&mut self.model, granted.number) {
             assert_eq!(model.renew(rule, now.as_micros(), number), renewed.is_some());
         }
-        given.held = renewed.unwrap_or(given.held);
+        granted.held = renewed.unwrap_or(granted.held);
         renewed.is_some()
     }
 
-    async fn release(&mut self, key: &str, place: usize, now: Time) -> bool {
+    async fn release(&mut self, key: &str, index: usize, now: Time) -> bool {
         if self.model.is_some() {
             // In the model a release removes other expired leases; in the store it does not read
             // them.
             self.peek(key, 0, now).await;
         }
-        let GrantedLease { id, held, number } = &self.given[place];
+        let GrantedLease { id, held, number } = &self.granted[index];
         let released = self.leases.release(now, *held);
         assert_eq!(self.backend().release(&key, id, Some(now)).await.unwrap(), released);
         if let (Some(model), Some(number)) = (&mut self.model, number) {
@@ -136,8 +136,8 @@ struct Seen {
 async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
     let mut random = Rng::with_seed(seed);
     let (scope, key) = (format!("trace{seed}"), format!("key {seed}"));
-    let mut twins = ParityKey::new(store, "concurrency 7 ttl=10s", &scope);
-    twins.model = random.bool().then(model::Leases::default);
+    let mut parity = ParityKey::new(store, "concurrency 7 ttl=10s", &scope);
+    parity.model = random.bool().then(model::Leases::default);
     let heavy = random.bool();
     let mut now = START;
     for _ in 0..calls {
@@ -146,24 +146,24 @@ async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
             if random.u8(..50) == 0 { now - random.u64(..5_000_000) } else { now + random.u64(..2_000_000) };
         let at = Time::from_micros(now).unwrap();
         let cost = if heavy { random.u32(..=8) } else { 1 };
-        let any = |random: &mut Rng, twins: &ParityKey| {
+        let any = |random: &mut Rng, parity: &ParityKey| {
             // Usually one of the last.
-            let last = twins.given.len().checked_sub(1)?;
+            let last = parity.granted.len().checked_sub(1)?;
             Some(last - random.usize(..=last.min(9)))
         };
         match random.u8(..20) {
             0..8 => {
-                let granted = twins.acquire(&key, cost, at).await;
+                let granted = parity.acquire(&key, cost, at).await;
                 *(if granted { &mut tally.granted } else { &mut tally.denied }) += 1;
             }
-            8..11 => twins.peek(&key, cost, at).await,
-            11..15 => match any(&mut random, &twins) {
-                Some(place) if twins.renew(&key, place, at).await => tally.renewed += 1,
+            8..11 => parity.peek(&key, cost, at).await,
+            11..15 => match any(&mut random, &parity) {
+                Some(index) if parity.renew(&key, index, at).await => tally.renewed += 1,
                 Some(_) => tally.not_renewed += 1,
                 None => {}
             },
-            15..19 => match any(&mut random, &twins) {
-                Some(place) if twins.release(&key, place, at).await => tally.released += 1,
+            15..19 => match any(&mut random, &parity) {
+                Some(index) if parity.release(&key, index, at).await => tally.released += 1,
                 Some(_) => tally.not_released += 1,
                 None => {}
             },
@@ -171,12 +171,12 @@ async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
                 // The same leases under another limit.
                 let other = format!("concurrency {} ttl={}s", random.u32(1..9), random.u32(1..20));
                 let ParityKey { semaphore, rule, .. } = ParityKey::new(store, &other, &scope);
-                (twins.semaphore, twins.rule) = (semaphore, rule);
+                (parity.semaphore, parity.rule) = (semaphore, rule);
             }
             _ if random.u8(..4) == 0 => {
-                twins.semaphore.reset(&key).await.unwrap();
-                drop(twins.leases.reset());
-                twins.model.iter_mut().for_each(model::Leases::reset);
+                parity.semaphore.reset(&key).await.unwrap();
+                drop(parity.leases.reset());
+                parity.model.iter_mut().for_each(model::Leases::reset);
             }
             _ => {}
         }
@@ -216,19 +216,19 @@ async fn of_very_many_leases_exactly_the_live_ones_count() {
     let at = |micros: u64| Time::from_micros(START + micros).unwrap();
     for heavy in [false, true] {
         let scope = format!("many {heavy}");
-        let mut twins = ParityKey::new(&store, &format!("concurrency {} ttl=1h", 2 * many), &scope);
-        for place in 0..many {
-            let cost = if heavy && place % 3 == 0 { 3 } else { 1 };
-            assert!(twins.acquire("user:42", cost, at(place)).await);
+        let mut parity = ParityKey::new(&store, &format!("concurrency {} ttl=1h", 2 * many), &scope);
+        for index in 0..many {
+            let cost = if heavy && index % 3 == 0 { 3 } else { 1 };
+            assert!(parity.acquire("user:42", cost, at(index)).await);
         }
         let hour = Span::from_micros(3_600_000_000).as_micros();
-        let count = twins.rule.count();
+        let count = parity.rule.count();
         for cost in [1, count / 2, count / 2 + 1000, count / 2 + 4096, count / 2 + 4097, count - 1, count] {
-            twins.peek("user:42", cost, at(many)).await;
+            parity.peek("user:42", cost, at(many)).await;
         }
         // More than are removed at once.
-        for lapsed in [2500, 2501, 4000, many - 1, many] {
-            twins.peek("user:42", count, at(hour + lapsed)).await;
+        for expired in [2500, 2501, 4000, many - 1, many] {
+            parity.peek("user:42", count, at(hour + expired)).await;
         }
         assert_eq!(server.cli(&["EXISTS", &format!("sluice:1/{scope}:0c|{{user:42}}")]).trim(), "0");
         assert_eq!(server.cli(&["EXISTS", &format!("sluice:1/{scope}:0k|{{user:42}}")]).trim(), "0");

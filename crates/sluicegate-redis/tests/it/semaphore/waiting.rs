@@ -60,7 +60,7 @@ async fn many_waiters_of_two_processes_are_served_within_the_limit() {
     let inside = Arc::new(Mutex::new((0_u64, 0_u64)));
     let mut waiters = JoinSet::new();
     for waiter in 0..60_u64 {
-        let (jobs, inside) = (processes[waiter as usize % 2].clone(), Arc::clone(&inside));
+        let (jobs, inside) = (processes[usize::from(waiter % 2 == 1)].clone(), Arc::clone(&inside));
         waiters.spawn(async move {
             let cost = 1 + waiter % 3;
             let lease = jobs.acquire(KEY, cost).await.unwrap().lease().unwrap();
