@@ -91,10 +91,10 @@ fn waiters_are_granted_permits_when_the_limit_grows() {
 
 #[test]
 fn an_invalid_line_is_rejected_by_build() {
-    let said = Bulkhead::adaptive("aimd 20 backof=90%").unwrap_err().to_string();
-    assert!(said.contains("unknown option \"backof\"; aimd takes min=N max=N backoff=P%"), "{said}");
-    let said = Bulkhead::builder("bulkhed 1").adaptive("aimd 20").build().unwrap_err().to_string();
-    assert!(said.contains("bulkhed"), "{said}");
+    let error = Bulkhead::adaptive("aimd 20 backof=90%").unwrap_err().to_string();
+    assert!(error.contains("unknown option \"backof\"; did you mean backoff=?"), "{error}");
+    let error = Bulkhead::builder("bulkhed 1").adaptive("aimd 20").build().unwrap_err().to_string();
+    assert!(error.contains("bulkhed"), "{error}");
 }
 
 #[test]

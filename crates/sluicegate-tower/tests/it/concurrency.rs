@@ -76,7 +76,7 @@ async fn one_too_many_is_429_with_problem_details() {
     assert_eq!((&problem["status"], &problem["violated-policies"][0]), (&429.into(), &"exports".into()));
     assert_eq!(
         problem["detail"],
-        "too many requests in flight for `default`; retry when one of them has ended"
+        "too many requests in flight for `exports`; retry when one of them has ended"
     );
     assert_eq!(ask(&layer, from("198.51.100.7")).await.status(), 200, "another key has permits of its own");
     assert_eq!(whole(one).await, "hello");

@@ -56,7 +56,7 @@ async fn a_denial_is_a_problem_with_all_fields() {
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "Rate limit exceeded",
         "status": 429,
-        "detail": "denied by `api`; retry in 59 s",
+        "detail": "denied by `replies`; retry in 59 s",
         "violated-policies": ["replies"],
     });
     assert_eq!(problem, expected);

@@ -22,7 +22,7 @@ async fn a_denied_call_is_resource_exhausted_with_pushback() {
         assert_eq!(response.status(), 200, "the status of the call is gRPC's own");
         assert_eq!(field(&response, "content-type"), Some(content_type));
         assert_eq!(field(&response, "grpc-status"), Some("8"));
-        assert_eq!(field(&response, "grpc-message"), Some("denied by `default`; retry in 2 s"));
+        assert_eq!(field(&response, "grpc-message"), Some("denied by `greeter`; retry in 2 s"));
         assert_eq!(field(&response, "grpc-retry-pushback-ms"), Some("1500"));
         assert_eq!(field(&response, "retry-after"), Some("2"));
         assert_eq!(field(&response, "ratelimit"), Some("\"greeter\";r=0;t=2"));

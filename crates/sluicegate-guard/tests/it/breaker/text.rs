@@ -10,7 +10,7 @@ fn printed(text: &str) -> String {
     text.parse::<BreakerConfig>().unwrap_or_else(|error| panic!("{error}")).to_string()
 }
 
-fn said(text: &str) -> String {
+fn error_of(text: &str) -> String {
     text.parse::<BreakerConfig>().unwrap_err().to_string()
 }
 
@@ -19,7 +19,7 @@ fn equal_configurations_print_the_same() {
     for (written, canonical) in [
         ("breaker 50%/10s", "breaker 50%/10s"),
         ("  breaker \t 050%/10000ms ", "breaker 50%/10s"),
-        ("breaker 50%/60s", "breaker 50%/m"),
+        ("breaker 50%/60s", "breaker 50%/min"),
         ("breaker 50%/1s", "breaker 50%/s"),
         (
             "breaker 50%/10s min=20 open=5s probes=1 probe-ttl=5s slow=2s slow-rate=100% mode=metrics-only",
@@ -57,14 +57,14 @@ fn each_error_names_the_word() {
         ("breaker 0.05/10s", r#"failure rate "0.05" has no %; write 5%"#.to_owned()),
         ("breaker 0/10s", r#"failure rate "0" has no %; write 50%"#.to_owned()),
         ("breaker half/10s", r#"failure rate "half" has no %; write 50%"#.to_owned()),
-        ("breaker 5.5%/10s", r#"failure rate "5.5" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
+        ("breaker 5.5%/10s", r#"failure rate "5.5" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#.to_owned()),
         ("breaker 0%/10s", "failure rate 0 is below the minimum, 1; 0% would open it at once, use 1% to 100%".to_owned()),
         ("breaker 101%/10s", "failure rate 101 is above the maximum, 100; use 1% to 100%".to_owned()),
         ("breaker 50%/", "the window after / is missing; write a time such as 10s, or calls such as 100calls, up to 100000".to_owned()),
         ("breaker 50%/100", r#"window "100" has no unit; write a time such as 10s, or calls such as 100calls, up to 100000"#.to_owned()),
         ("breaker 50%/10x", format!(r#"unknown unit "x"; use {UNITS}"#)),
         ("breaker 50%/month", r#""month" is a calendar unit of fixed-window; use 30d, or fixed-window"#.to_owned()),
-        ("breaker 50%/calls", r#"window of calls "" is not a whole number; use digits only, up to 1000000000"#.to_owned()),
+        ("breaker 50%/calls", r#"window of calls "" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#.to_owned()),
         ("breaker 50%/0calls", "window of calls 0 is below the minimum, 1; use at least 1 call".to_owned()),
         ("breaker 50%/100001calls", "window of calls 100001 is above the maximum, 100000; use a window of time, such as 10s".to_owned()),
         ("breaker 50%/99999999999calls", "window of calls 4294967295 is above the maximum, 100000; use a window of time, such as 10s".to_owned()),
@@ -90,15 +90,15 @@ fn each_error_names_the_word() {
         ("breaker 50%/10s min=2 min=3", r#""min" is given twice; keep one of them"#.to_owned()),
     ];
     for (text, expected) in rows {
-        assert_eq!(said(text), format!("{text}: {expected}"));
+        assert_eq!(error_of(text), format!("{text}: {expected}"));
     }
-    assert_eq!(said(""), "the breaker is empty; write one, such as breaker 50%/10s");
+    assert_eq!(error_of(""), "the breaker is empty; write one, such as breaker 50%/10s");
     assert!(
-        said(&"x".repeat(257)).ends_with(
+        error_of(&"x".repeat(257)).ends_with(
             "a breaker of 257 bytes is above the maximum, 256; write one, such as breaker 50%/10s"
         )
     );
-    assert!(!said("breaker\n50%/10\u{202e}s").contains(['\n', '\u{202e}']));
+    assert!(!error_of("breaker\n50%/10\u{202e}s").contains(['\n', '\u{202e}']));
 }
 
 #[test]
