@@ -52,7 +52,9 @@ pub(crate) fn run() -> Result<(), String> {
         println!("tidy: nothing found");
         return Ok(());
     }
-    findings.iter().for_each(|finding| println!("{finding}"));
+    for finding in &findings {
+        println!("{finding}");
+    }
     Err(format!("{} findings; docs/glossary.md has the words to use", findings.len()))
 }
 

@@ -283,8 +283,8 @@ mod tests {
         assert_eq!(Span::from(core::time::Duration::from_nanos(1_999_999_001)), Span::from_micros(2_000_000));
         let longest = core::time::Duration::from_micros(u64::MAX);
         let nano = core::time::Duration::from_nanos(1);
-        assert_eq!(Span::from(longest - nano), Span::MAX);
-        assert_eq!(Span::from(longest - 1_000 * nano), Span::from_micros(u64::MAX - 1));
+        assert_eq!(Span::from(longest.saturating_sub(nano)), Span::MAX);
+        assert_eq!(Span::from(longest.saturating_sub(1_000 * nano)), Span::from_micros(u64::MAX - 1));
     }
 
     #[cfg(feature = "std")]

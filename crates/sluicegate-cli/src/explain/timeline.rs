@@ -129,7 +129,7 @@ impl Key {
             None => String::new(),
         };
         let answer = if decision.allowed() { "yes" } else { "no" };
-        self.row(label, &count(cost.into()), answer, &decision, &then);
+        self.row(label, &count(cost), answer, &decision, &then);
         decision
     }
 

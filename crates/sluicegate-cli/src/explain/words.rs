@@ -202,13 +202,13 @@ fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u3
     let stored = match most {
         0 => "Less than one permit is stored".to_owned(),
         1 => "One permit is stored".to_owned(),
-        most => format!("Up to {} permits are stored", count(most.into())),
+        most => format!("Up to {} permits are stored", count(most)),
     };
     let (what_they_are, starts, at_once) = match warm_up {
         None => (
             "which later calls use first, for free".to_owned(),
             "with nothing stored",
-            format!(" Of calls with cost 1, {} at once.", count(u64::from(most) + 1)),
+            format!(" Of calls with cost 1, {} at once.", count(most + 1)),
         ),
         Some(WarmUp { period, cold }) => {
             let what_they_are = format!(

@@ -48,7 +48,7 @@ impl View {
 
     /// The limit that the window of one is measured against.
     pub(crate) fn limit(tried: &Tried) -> u64 {
-        tried.limits.first().map_or(0, |limit| limit.count())
+        tried.limits.first().map_or(0, sluicegate::Limit::count)
     }
 
     /// The most that the window of one has to show: of all, if they have one period and are there

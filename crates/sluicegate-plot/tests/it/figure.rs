@@ -189,7 +189,7 @@ fn the_terminal_tells_within_from_above_at_every_height() {
     ] {
         let report = report(&traffic, "", &[("", limit)]);
         let drawing = terminal::draw(&report, &[View::Window], 80, Colours::None);
-        let count = u64::from(report.tried[0].limits[0].count());
+        let count = report.tried[0].limits[0].count();
         assert_eq!(report.tried[0].outcome.focus.window.iter().copied().max(), Some(most), "{limit}");
         let rows: Vec<&str> = drawing.lines().filter(|line| line.contains(['┤', '│'])).collect();
         let limit_row =

@@ -1,4 +1,4 @@
-//! Compares the OpenAPI document with what the server accepts and returns.
+//! Compares `openapi.json` with what the server accepts and returns.
 
 use crate::http_client::Serving;
 use serde_json::{Value, json};

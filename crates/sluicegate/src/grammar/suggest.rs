@@ -9,7 +9,8 @@ const LETTERS_PER_TYPO: usize = 3;
 
 /// Returns the known name that `word` is.
 ///
-/// # Errors If it is none of them: the error suggests the nearest name, or lists all of them if
+/// # Errors
+/// If it is none of them: the error suggests the nearest name, or lists all of them if
 /// none is near.
 pub fn name(what: &str, word: &str, known: &[&'static str]) -> Result<&'static str, SyntaxError> {
     if let Some(known) = known.iter().find(|known| **known == word) {

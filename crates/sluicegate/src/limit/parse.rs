@@ -193,6 +193,7 @@ fn measure<'a>(algorithm: &str, word: &'a str) -> Result<Measure<'a>, SyntaxErro
     })
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "its parts go into the limit")]
 fn with_options(
     algorithm: &str,
     measure: Measure<'_>,

@@ -89,6 +89,7 @@ fn each_error_points_at_the_word() {
 
 /// What engineers write who come from elsewhere, and the one suggestion that they get.
 #[test]
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 fn a_near_miss_gets_a_suggestion() {
     for (text, expected) in [
         ("5/s", r#""5/s" is a rate without an algorithm; name an algorithm, for example token-bucket 5/s"#),

@@ -100,9 +100,9 @@ pub(super) fn select(command: Command<'_>, replies: &mut Replies) -> Result<(), 
     }
 }
 
-pub(super) fn quit(context: Context<'_>) {
-    context.session.leaving = true;
-    context.replies.simple("OK");
+pub(super) fn quit(Context { session, replies, .. }: Context<'_>) {
+    session.leaving = true;
+    replies.simple("OK");
 }
 
 /// Puts the connection into its initial state: RESP2, no names, not authenticated. It keeps its id
