@@ -7,10 +7,10 @@
 --     a+2   period
 -- State     '1', the version of the format .. packed filled, period .. slots. A slot is a time (7
 --           bytes) and the running total of cost at that time (6 bytes), oldest first. The first
---           slot is the last call that was dropped; its total is the base that counting starts from.
---           The last slot in use is the latest recorded call; it counts nothing if it was returned.
---           Free slots at the end are all 255. `filled` is the number of slots in use when the state
---           was last rewritten; there may be more now.
+--           slot is the last call that was dropped; its total is where counting starts. The last
+--           slot in use is the latest recorded call; it counts nothing if it was returned. Free
+--           slots at the end are all 255. `filled` is the number of slots in use when the state was
+--           last rewritten; there may be more now.
 -- Formula   allow if the costs in (now - period, now] + cost <= count
 -- Reply     slots: the one before the oldest call that counts, and the last one; if anything
 --           counts, also that of the oldest call, that of the last call that must age out before

@@ -2,10 +2,10 @@
 //! retrying cost the store nothing.
 //!
 //! ```text
-//! Promise   A cached denial ends no later than in the store: its time counts from before the call was
-//!           sent. A call that is not certainly denied goes to the store.
-//! Bounds    At most DENIAL_CACHE_KEYS_MAX keys with names of at most NAME_MAX bytes, each for at most
-//!           DENIAL_CACHE_AGE_MAX.
+//! Promise   A cached denial ends no later than in the store: its time counts from before the call
+//!           was sent. A call that is not certainly denied goes to the store.
+//! Bounds    At most DENIAL_CACHE_KEYS_MAX keys with names of at most NAME_MAX bytes, each for at
+//!           most DENIAL_CACHE_AGE_MAX.
 //! Cost      While nothing is cached, a lookup is one atomic load.
 //! ```
 

@@ -3,7 +3,7 @@
 //! ```text
 //! sluice:1/r/api:0t|{user:42}     prefix, version, scope, the limit's index and kind, and the key
 //! sluice:1/r/api:r|{user:42}      its open receipts
-//! sluice:1/r/jobs:0c|{user:42}    a semaphore's leases; k: their costs; w: the queue; u: its expiry
+//! sluice:1/r/jobs:0c|{user:42}    a semaphore's leases; k: the costs; w: the queue; u: its expiry
 //! ```
 //!
 //! The version is that of the stored formats, so that no later version misreads them.

@@ -7,7 +7,8 @@
 //! Up           connected: all callers share the connection
 //! Down         no connection, or the breaker is open: callers fail at once, at no cost
 //!
-//! connection broke         Connecting if it had worked, so that a short break fails no call; else Down
+//! connection broke         Connecting if it had worked, so that a short break fails no call;
+//!                          else Down
 //! connecting failed        Down, with another attempt after a growing wait
 //! five failures in a row   Down; the supervisor probes, then Up again, or replaces the connection
 //! READONLY                 the server was demoted: drop the connection and look up the master
