@@ -163,7 +163,7 @@ fn an_error_is_one_line_and_exit_code_2() {
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(
         stderr(&output),
-        "sluice: token-bucket 5/s brust=3: unknown option \"brust\"; token-bucket takes burst=N initial=N start=TIME\n"
+        "sluice: token-bucket 5/s brust=3: unknown option \"brust\"; did you mean burst=?\n"
     );
 }
 

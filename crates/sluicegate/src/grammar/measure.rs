@@ -237,7 +237,11 @@ fn whole_number(what: &str, digits: &str) -> Result<Option<u64>, SyntaxError> {
 /// If there is no `%`, or no whole number before it.
 pub fn percent(what: &str, word: &str) -> Result<u64, SyntaxError> {
     match word.strip_suffix('%') {
-        Some(digits) => number(what, digits),
+        Some(digits) => number(what, digits).map_err(|error| {
+            // A percentage has bounds of its own, not those of a count.
+            let advice = "write a whole percentage, such as 50%";
+            SyntaxError { advice: advice.to_owned(), ..error }
+        }),
         None => Err(SyntaxError::new(
             format!("{what} {} has no %", quoted(word)),
             format!("write {}%", meant_percent(word)),

@@ -57,7 +57,7 @@ fn each_error_names_the_word() {
         ("breaker 0.05/10s", r#"failure rate "0.05" has no %; write 5%"#.to_owned()),
         ("breaker 0/10s", r#"failure rate "0" has no %; write 50%"#.to_owned()),
         ("breaker half/10s", r#"failure rate "half" has no %; write 50%"#.to_owned()),
-        ("breaker 5.5%/10s", r#"failure rate "5.5" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#.to_owned()),
+        ("breaker 5.5%/10s", r#"failure rate "5.5" is not a whole number; write a whole percentage, such as 50%"#.to_owned()),
         ("breaker 0%/10s", "failure rate 0 is below the minimum, 1; 0% would open it at once, use 1% to 100%".to_owned()),
         ("breaker 101%/10s", "failure rate 101 is above the maximum, 100; use 1% to 100%".to_owned()),
         ("breaker 50%/", "the window after / is missing; write a time such as 10s, or calls such as 100calls, up to 100000".to_owned()),
