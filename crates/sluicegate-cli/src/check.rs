@@ -15,7 +15,7 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Problem> {
     if let Some(word) = args.stray.first() {
         return Err(format!(
-            "{word:?} stands alone; quote the limit, as in sluice check 'sliding-log 5/60s' Harry"
+            "{word:?} stands alone; quote the limit, as in sluice check 'sliding-log 5/60s' user:42"
         ));
     }
     let password = password(args)?;

@@ -158,15 +158,16 @@ impl From<core::time::Duration> for Span {
     }
 }
 
-/// Here and not in a crate with a clock, because only the crate of a type may implement `From` for it.
+/// Here and not in a crate with a clock, because only the crate of a type may implement `From` for
+/// it.
 #[cfg(feature = "std")]
 mod system {
     use super::Time;
     use std::time::{SystemTime, UNIX_EPOCH};
 
     impl From<SystemTime> for Time {
-        /// Rounded down to a whole microsecond; [`Time::EPOCH`] if it is before the Unix epoch, and at
-        /// most [`Time::MAX`].
+        /// Rounded down to a whole microsecond; [`Time::EPOCH`] if it is before the Unix epoch, and
+        /// at most [`Time::MAX`].
         fn from(time: SystemTime) -> Time {
             let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
             Time::saturating_from_micros(u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX))

@@ -1,7 +1,7 @@
 //! Compiles and runs the Rust code in the pages of this repository, as documentation tests.
 //!
-//! The pages are not part of any published crate, and a page may use several crates. A published crate
-//! that included them would not build from its own package.
+//! The pages are not part of any published crate, and a page may use several crates. A published
+//! crate that included them would not build from its own package.
 
 /// The tests of one page: `cargo test --doc -p sluicegate-doctests`.
 #[cfg(doctest)]

@@ -234,7 +234,8 @@ impl Engine {
         if let Some(rule) = rules.find(rule) {
             return Ok(Arc::clone(rule));
         }
-        // No rule has a space or a slash in its name: `5/s` was meant as a limit, and its error says so.
+        // No rule has a space or a slash in its name: `5/s` was meant as a limit, and its error
+        // says so.
         if !rule.contains([' ', '/']) {
             return Err(rules.unknown(rule));
         }

@@ -48,7 +48,7 @@ pub fn all() -> Vec<Scenario> {
             wish: "a user may reply 5 times a minute",
             limit: "sliding-log 5/60s",
             shows: "20 calls at once: five yes, fifteen no; a minute later five more",
-            calls: burst(NOON, "Harry", 20, 5).chain(burst(NOON + MINUTE, "Harry", 6, 5)).collect(),
+            calls: burst(NOON, "user:42", 20, 5).chain(burst(NOON + MINUTE, "user:42", 6, 5)).collect(),
         },
         Scenario {
             wish: "an IP may visit 10 times a minute",

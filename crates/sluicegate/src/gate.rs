@@ -8,7 +8,8 @@ use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Decision, Time};
 use std::time::Duration;
 
-/// One limit for everybody: a [`Limiter`] with a single key that need not be named, and so is found sooner.
+/// One limit for everybody: a [`Limiter`] with a single key that need not be named, and so is found
+/// sooner.
 ///
 /// ```
 /// use sluicegate::Gate;
@@ -124,7 +125,8 @@ impl Gate {
         self.limiter.settle(receipt, used)
     }
 
-    /// The limiter underneath, whose one key is `()`: for every verb at a time, and what else it offers.
+    /// The limiter underneath, whose one key is `()`: for every verb at a time, and what else it
+    /// offers.
     pub fn limiter(&self) -> &Limiter {
         &self.limiter
     }

@@ -1,12 +1,12 @@
 //! Keys: who or what is limited, as a fingerprint of 112 bits.
 //!
-//! A key is written as a sequence of parts, each with its kind and length before it, so that two identities never
-//! are one key: `("ab", "c")` is not `("a", "bc")`, and `7` is not `"7"`. Only the fingerprint is kept, so a key of
-//! any length costs the same memory.
+//! A key is written as a sequence of parts, each preceded by its kind and length, so that two
+//! identities never become one key: `("ab", "c")` is not `("a", "bc")`, and `7` is not `"7"`. Only
+//! the fingerprint is kept, so a key of any length takes the same memory.
 //!
-//! Why a fingerprint is as good as the key: two of n keys share one with a chance of about n² / 2^113 (ten million
-//! keys: below 1 in 10^19), and the hash is seeded with randomness of the operating system for each limiter, so
-//! that nobody can aim.
+//! A fingerprint can stand for the key: two of n keys share one with a chance of about n² / 2^113
+//! (below 1 in 10^19 for ten million keys). The hash is seeded per limiter with randomness of the
+//! operating system, so that collisions cannot be constructed.
 
 mod bytes;
 
@@ -27,16 +27,17 @@ use std::sync::Arc;
 /// # use std::net::IpAddr;
 /// # let limiter = Limiter::new("sliding-log 5/60s")?;
 /// # let ip: IpAddr = "203.0.113.9".parse().unwrap();
-/// limiter.check("Harry");
+/// limiter.check("user:42");
 /// limiter.check(42);
 /// limiter.check(ip);
-/// limiter.check(("Harry", "reply")); // a user and an action, without building a string
+/// limiter.check(("user:42", "reply")); // a user and an action, without building a string
 /// limiter.check(()); // one key for all
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// Text is its bytes; numbers are equal if their values are, whatever their type; an IPv4 address is the same key
-/// when it comes mapped into IPv6 (`::ffff:203.0.113.9`). A type of your own is a key with one line:
+/// Text is its bytes; numbers are equal if their values are, whatever their type; an IPv4 address
+/// is the same key when it comes mapped into IPv6 (`::ffff:203.0.113.9`). A type of your own is a
+/// key with one line:
 ///
 /// ```
 /// use sluicegate::{Key, KeyWriter};
@@ -53,30 +54,33 @@ pub trait Key {
     /// Writes the key's parts. Keys that are not the same must not write the same.
     fn write(&self, to: &mut KeyWriter<'_>);
 
-    /// The key as bytes, for a store that other processes share. Text and bytes are themselves, unless they
-    /// begin with `~`; any other key is written part by part after a `~`, so that no two keys have the same bytes.
+    /// The key as bytes, for a store that other processes share. Text and bytes are themselves,
+    /// unless they begin with `~`; any other key is written part by part after a `~`, so that no
+    /// two keys have the same bytes.
     ///
     /// ```
     /// use sluicegate::Key;
     ///
-    /// assert_eq!(*"Harry".to_bytes(), *b"Harry");
-    /// assert_eq!(*("Harry", 7).to_bytes(), *b"~t2;5:Harryn7;");
+    /// assert_eq!(*"user:42".to_bytes(), *b"user:42");
+    /// assert_eq!(*("user:42", 7).to_bytes(), *b"~t2;5:Harryn7;");
     /// ```
     fn to_bytes(&self) -> Cow<'_, [u8]> {
         Cow::Owned(bytes::of(&|to| self.write(to)))
     }
 }
 
-/// Takes the parts of a key. Every part says what it is and how long before it says itself, so that what is
-/// written can be read in one way only. (Of bytes that are very short or long their hash of 128 bits is written.)
+/// Takes the parts of a key. Every part says what it is and how long before it says itself, so that
+/// what is written can be read in one way only. (Of bytes that are very short or long their hash of
+/// 128 bits is written.)
 pub struct KeyWriter<'a> {
-    /// Two hashes of the same parts, with seeds of their own: 64 bits would not be enough for an identity.
-    /// A table finds a key's shard and slot by bits of the first, so that one is mixed better.
+    /// Two hashes of the same parts, with seeds of their own: 64 bits would not be enough for an
+    /// identity. A table finds a key's shard and slot by bits of the first, so that one is mixed
+    /// better.
     first: quality::FoldHasher<'a>,
     second: fast::FoldHasher<'a>,
     seeds: &'a Seeds,
-    /// Takes the parts as bytes too. Beside the hashers, and not in their place, so that where it is `None` the compiler
-    /// sees it and keeps the hashers in registers.
+    /// Takes the parts as bytes too. Beside the hashers, and not in their place, so that where it
+    /// is `None` the compiler sees it and keeps the hashers in registers.
     parts: Option<&'a mut bytes::Parts>,
 }
 
@@ -131,13 +135,13 @@ impl KeyWriter<'_> {
         self.wide(NUMBER, number);
     }
 
-    /// Says that a tuple of so many parts comes next.
+    /// Announces a tuple with this number of parts.
     #[inline]
     pub fn tuple(&mut self, parts: usize) {
         if let Some(written) = &mut self.parts {
             return written.tuple(parts);
         }
-        // A second word, as nobody keeps a caller from a number that would touch the kind.
+        // A second word, because a number may use every bit of the first.
         self.words(TUPLE, parts as u64);
     }
 
@@ -155,7 +159,8 @@ impl KeyWriter<'_> {
         }
     }
 
-    /// Always two at a time, which the hashers fold together: so they never have to see how many are waiting.
+    /// Always two at a time, which the hashers fold together: so they never have to see how many
+    /// are waiting.
     #[inline]
     fn words(&mut self, one: u64, other: u64) {
         let both = u128::from(one) | u128::from(other) << 64;
@@ -182,11 +187,12 @@ fn half(bytes: &[u8], from: usize) -> u32 {
     bytes[from..].first_chunk().copied().map_or(0, u32::from_le_bytes)
 }
 
-/// The bits of a fingerprint in whose place a table keeps a tag: which limits wrote the key's state.
+/// The bits of a fingerprint in whose place a table keeps a tag: which limits wrote the key's
+/// state.
 pub(crate) const TAG_BITS: u64 = 0xffff;
 
-/// The name under which a store keeps a key. In a store that many limiters share it also carries the tag of the limits that
-/// are to judge the key; elsewhere the tag is 0.
+/// The name under which a store keeps a key. In a store that many limiters share it also carries
+/// the tag of the limits that are to judge the key; elsewhere the tag is 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fingerprint {
     pub(crate) high: u64,
@@ -211,7 +217,7 @@ impl Fingerprint {
         tag_of(self.low)
     }
 
-    /// Which of so many shards the key belongs to: other bits than a map within the shard uses.
+    /// The key's shard among this many. It uses other bits than a map within the shard.
     #[inline]
     pub fn shard(self, shards: usize) -> usize {
         usize::try_from(self.low >> 32).unwrap_or(0) % shards
@@ -261,10 +267,10 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// Seeds that nobody can foresee.
+    /// Seeds that cannot be predicted.
     pub fn random() -> Seeds {
-        // The keys of a `RandomState` come from the operating system, and each one's differ. (The model checker has to
-        // see the same each time.)
+        // The keys of a `RandomState` come from the operating system, and each one's differ. (The
+        // model checker has to see the same each time.)
         let random = || if cfg!(loom) { 7 } else { RandomState::new().build_hasher().finish() };
         let seed = || (random(), SharedSeed::from_u64(random()));
         Seeds { first: seed(), second: seed() }
@@ -412,7 +418,8 @@ impl Key for Ipv4Addr {
 }
 
 impl Key for Ipv6Addr {
-    /// The whole address. One client often holds a whole /64: to limit that, use `("net", address.to_bits() >> 64)`.
+    /// The whole address. One client often holds a whole /64: to limit that, use `("net",
+    /// address.to_bits() >> 64)`.
     #[inline]
     fn write(&self, to: &mut KeyWriter<'_>) {
         to.wide(ADDRESS, self.to_bits());
@@ -518,14 +525,14 @@ mod tests {
     #[test]
     fn one_identity_is_one_key_however_it_is_written() {
         let seeds = Seeds::random();
-        let harry = seeds.fingerprint("Harry");
-        assert_eq!(seeds.fingerprint(&String::from("Harry")), harry);
-        assert_eq!(seeds.fingerprint(b"Harry"), harry);
-        assert_eq!(seeds.fingerprint(&b"Harry".to_vec()), harry);
-        assert_eq!(seeds.fingerprint(&&&"Harry"), harry);
-        assert_eq!(seeds.fingerprint(&Box::<str>::from("Harry")), harry);
-        assert_eq!(seeds.fingerprint(&Arc::<str>::from("Harry")), harry);
-        assert_eq!(seeds.fingerprint(&Cow::Borrowed("Harry")), harry);
+        let harry = seeds.fingerprint("user:42");
+        assert_eq!(seeds.fingerprint(&String::from("user:42")), harry);
+        assert_eq!(seeds.fingerprint(b"user:42"), harry);
+        assert_eq!(seeds.fingerprint(&b"user:42".to_vec()), harry);
+        assert_eq!(seeds.fingerprint(&&&"user:42"), harry);
+        assert_eq!(seeds.fingerprint(&Box::<str>::from("user:42")), harry);
+        assert_eq!(seeds.fingerprint(&Arc::<str>::from("user:42")), harry);
+        assert_eq!(seeds.fingerprint(&Cow::Borrowed("user:42")), harry);
         assert_eq!(seeds.fingerprint(&7_u8), seeds.fingerprint(&7_i128));
         let address = |text: &str| seeds.fingerprint(&text.parse::<IpAddr>().unwrap());
         assert_eq!(address("::ffff:203.0.113.9"), address("203.0.113.9"));
@@ -577,7 +584,8 @@ mod tests {
         }
     }
 
-    /// Around every length at which bytes are hashed in another way: one byte more, or one bit that differs, is another key.
+    /// Around every length at which bytes are hashed in another way: one byte more, or one bit that
+    /// differs, is another key.
     #[test]
     fn bytes_of_every_length_count_to_the_last_bit() {
         let seeds = Seeds::random();
@@ -598,7 +606,7 @@ mod tests {
 
     #[test]
     fn no_two_limiters_hash_alike() {
-        assert_ne!(Seeds::random().fingerprint("Harry"), Seeds::random().fingerprint("Harry"));
+        assert_ne!(Seeds::random().fingerprint("user:42"), Seeds::random().fingerprint("user:42"));
     }
 
     /// Numbers in a row, strings that differ in one bit, tuples that differ in where they are cut.

@@ -1,7 +1,8 @@
 //! Limiters: what a service adds to limit its callers.
 //!
-//! A [`Limiter`] is a limit, a clock and a store of keys. Its verbs are here; `builder.rs` builds it,
-//! `reservation.rs` holds reservations, and `check_all.rs` charges several limiters all or nothing.
+//! A [`Limiter`] is a limit, a clock and a store of keys. Its verbs are here; `builder.rs` builds
+//! it, `reservation.rs` holds reservations, and `check_all.rs` charges several limiters all or
+//! nothing.
 
 mod builder;
 mod check_all;
@@ -55,15 +56,15 @@ use store_by_algorithm::{StoreByAlgorithm, on_store};
 /// ```
 ///
 /// A limiter is cheap to share: its clones are the same limiter. Its memory is bounded
-/// ([`LimiterBuilder::max_keys`]), no call pauses to clean up, and no thread is started until a call
-/// has to wait in a queue.
+/// ([`LimiterBuilder::max_keys`]), no call pauses to clean up, and no thread is started until a
+/// call has to wait in a queue.
 ///
 /// # The verbs
 ///
 /// Every verb takes the key first and the cost second; [`check(key)`](Limiter::check) is short for
-/// [`check_cost(key, 1)`](Limiter::check_cost). A cost of 0 is always allowed and changes nothing; a
-/// cost above the limit is denied, and no wait helps. Every verb uses the limiter's clock and has a form
-/// whose name ends in `_at` and whose last argument is the time.
+/// [`check_cost(key, 1)`](Limiter::check_cost). A cost of 0 is always allowed and changes nothing;
+/// a cost above the limit is denied, and no wait helps. Every verb uses the limiter's clock and has
+/// a form whose name ends in `_at` and whose last argument is the time.
 ///
 /// Calls on one key are decided one after another, from however many threads they come. Only
 /// [`acquire`](Limiter::acquire) and its variants wait; every other denial says when to retry.
@@ -112,7 +113,8 @@ impl Limiter {
     /// `["token-bucket 10/s burst=50", "fixed-window 1000/day"]`.
     ///
     /// # Errors
-    /// If a text is not a limit (one line that points at the word), or the limits do not go together.
+    /// If a text is not a limit (one line that points at the word), or the limits do not go
+    /// together.
     pub fn new(limits: impl IntoLimits) -> Result<Limiter, BuildError> {
         Limiter::builder(limits).build()
     }
@@ -140,8 +142,8 @@ impl Limiter {
         self.check_fingerprint(self.fingerprint(key), saturating_count(cost), now)
     }
 
-    /// Hashes a key. For a batch of calls: hash all of them, then [touch](Limiter::touch) each, then
-    /// check each with [`Limiter::check_hashed_at`], so that their cache misses overlap.
+    /// Hashes a key. For a batch of calls: hash all of them, then [touch](Limiter::touch) each,
+    /// then check each with [`Limiter::check_hashed_at`], so that their cache misses overlap.
     #[doc(hidden)]
     #[inline]
     pub fn hash(&self, key: impl Key) -> HashedKey {
@@ -162,8 +164,8 @@ impl Limiter {
         self.check_fingerprint(key.0, saturating_count(cost), now)
     }
 
-    /// Decides a call without charging it. (Whether the store has room for a new key is not checked: see
-    /// [`OnFull::Deny`](crate::OnFull::Deny).)
+    /// Decides a call without charging it. (Whether the store has room for a new key is not
+    /// checked: see [`OnFull::Deny`](crate::OnFull::Deny).)
     pub fn peek(&self, key: impl Key, cost: u64) -> Decision {
         self.peek_at(key, cost, self.now())
     }
@@ -188,8 +190,8 @@ impl Limiter {
         })
     }
 
-    /// Charges `up_to`, or as much of it as remains, and returns how much that was. If nothing remains,
-    /// the decision is the denial of cost 1.
+    /// Charges `up_to`, or as much of it as remains, and returns how much that was. If nothing
+    /// remains, the decision is the denial of cost 1.
     ///
     /// # Errors
     /// If the limit does not support this: `smooth`, and `count=all`.
@@ -214,7 +216,8 @@ impl Limiter {
 
     /// Charges the key now for a call that is made after the decision's delay, which is at most
     /// `max_wait`: a [reservation](Limiter::reserve) without a receipt. Under `smooth` this is how
-    /// callers wait, as with Guava's `tryAcquire(permits, timeout)`, except that nothing here sleeps.
+    /// callers wait, as with Guava's `tryAcquire(permits, timeout)`, except that nothing here
+    /// sleeps.
     ///
     /// ```
     /// use sluicegate::Limiter;
@@ -256,7 +259,8 @@ impl Limiter {
         Ok(decision)
     }
 
-    /// Returns cost to the key, for work that was not done after all. The decision is the one for cost 0.
+    /// Returns cost to the key, for work that was not done after all. The decision is the one for
+    /// cost 0.
     ///
     /// # Errors
     /// If the limit does not support this: `pacer`, and `smooth` with a warm-up.
@@ -275,8 +279,8 @@ impl Limiter {
         Ok(refunded?)
     }
 
-    /// Returns when the key's next window starts or its next unit is available, in UTC, rounded up to a
-    /// microsecond. For an idle bucket or log that is now.
+    /// Returns when the key's next window starts or its next unit is available, in UTC, rounded up
+    /// to a microsecond. For an idle bucket or log that is now.
     pub fn next_window(&self, key: impl Key) -> Time {
         self.next_window_at(key, self.now())
     }
@@ -296,8 +300,8 @@ impl Limiter {
         self.queues().usage_changed(self.host(), key);
     }
 
-    /// Returns `true` if the store holds state for the key. A fully recovered key may be dropped at any
-    /// time, which no decision shows; an evicted one was dropped before it had recovered.
+    /// Returns `true` if the store holds state for the key. A fully recovered key may be dropped at
+    /// any time, which no decision shows; an evicted one was dropped before it had recovered.
     pub fn contains(&self, key: impl Key) -> bool {
         let key = self.fingerprint(key);
         on_store!(&self.inner.store, store => store.contains(key))
@@ -308,18 +312,18 @@ impl Limiter {
         Call::new(self, self.fingerprint(key), saturating_count(cost))
     }
 
-    /// Changes the parameters of the limits while the limiter is in use. Every key keeps what it has
-    /// used: a bucket its tokens, a window or log its count, `smooth` its wait and the share of its
-    /// permits that is stored. If the period, start or time zone of a window changes, its keys start
-    /// with fresh state. Open receipts are void.
+    /// Changes the parameters of the limits while the limiter is in use. Every key keeps what it
+    /// has used: a bucket its tokens, a window or log its count, `smooth` its wait and the share of
+    /// its permits that is stored. If the period, start or time zone of a window changes, its keys
+    /// start with fresh state. Open receipts are void.
     ///
     /// The shards, of about 200 keys each, are locked one after another, each for a moment.
     ///
     /// # Errors
-    /// If a text is not a limit or the limits do not go together; or if the algorithm changes, or one
-    /// limit becomes several: all keys would start with fresh state, so build a new limiter. (In a list
-    /// each limit may become any other, position by position; where the algorithm changes, keys start
-    /// with fresh state.)
+    /// If a text is not a limit or the limits do not go together; or if the algorithm changes, or
+    /// one limit becomes several: all keys would start with fresh state, so build a new limiter.
+    /// (In a list each limit may become any other, position by position; where the algorithm
+    /// changes, keys start with fresh state.)
     pub fn change(&self, limits: impl IntoLimits) -> Result<(), BuildError> {
         let limits = builder::list(limits.into_limits())?;
         let mut current = self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -341,14 +345,14 @@ impl Limiter {
         Arc::clone(&self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns how often the limits were [changed](Limiter::change). This costs next to nothing, so what
-    /// was computed from [`Limiter::limits`] can be checked for staleness on every call.
+    /// Returns how often the limits were [changed](Limiter::change). This costs next to nothing, so
+    /// what was computed from [`Limiter::limits`] can be checked for staleness on every call.
     pub fn changes(&self) -> u64 {
         self.inner.changes.load(Ordering::Acquire)
     }
 
-    /// Returns counts of decisions and keys. The shards, of about 200 keys each, are locked one after
-    /// another, so call this when metrics are read and not with every call.
+    /// Returns counts of decisions and keys. The shards, of about 200 keys each, are locked one
+    /// after another, so call this when metrics are read and not with every call.
     pub fn stats(&self) -> StoreStats {
         let waiting = self.queues().waiting();
         on_store!(&self.inner.store, store => {
@@ -362,8 +366,8 @@ impl Limiter {
         self.inner.clock.now()
     }
 
-    /// Waits for a [`Decision::delay`] on the limiter's clock, in any runtime. This is not a place in a
-    /// queue: for that, use [`Limiter::acquire`].
+    /// Waits for a [`Decision::delay`] on the limiter's clock, in any runtime. This is not a place
+    /// in a queue: for that, use [`Limiter::acquire`].
     pub fn delay(&self, delay: impl Into<Span>) -> Delay {
         Delay::new(self.inner.clock.clone(), self.now().saturating_add(delay.into()))
     }
@@ -412,7 +416,8 @@ impl Limiter {
         if self.inner.observer.is_some() || self.inner.queues.may_have_waiters(key) {
             return self.check_observed(key, cost, now);
         }
-        // The decision is returned untouched, so that it is written once, where the caller wants it.
+        // The decision is returned untouched, so that it is written once, where the caller wants
+        // it.
         on_store!(&self.inner.store, store => store.check(key, cost, now))
     }
 
@@ -455,7 +460,8 @@ impl Limiter {
         self.queues().denial(self.host(), key, cost, now)
     }
 
-    /// Checks that the limits support a verb: an unsupported one is an error, also while calls wait.
+    /// Checks that the limits support a verb: an unsupported one is an error, also while calls
+    /// wait.
     fn supports(&self, verb: Verb) -> Result<(), Unsupported> {
         self.limits()
             .iter()

@@ -25,21 +25,21 @@ fn the_exit_code_tells_the_decision_and_the_line_the_rest() {
     let mut server = Serving::start(&["--config", &config]);
     let address = server.resp();
     for (arguments, code, line) in [
-        (&["reply", "Harry", "--peek"][..], 0, "would be allowed: 5 of 5 remaining\n"),
-        (&["reply", "Harry"], 0, "allowed: 4 of 5 remaining, resets in 1 h\n"),
-        (&["reply", "Harry", "--cost", "4"], 0, "allowed: 0 of 5 remaining, resets in 1 h\n"),
+        (&["reply", "user:42", "--peek"][..], 0, "would be allowed: 5 of 5 remaining\n"),
+        (&["reply", "user:42"], 0, "allowed: 4 of 5 remaining, resets in 1 h\n"),
+        (&["reply", "user:42", "--cost", "4"], 0, "allowed: 0 of 5 remaining, resets in 1 h\n"),
         (
-            &["reply", "Ron", "--cost", "6"],
+            &["reply", "user:9", "--cost", "6"],
             1,
             "denied by sliding-log 5/h: retrying will not help, a call may cost at most 5\n",
         ),
         (&["reply", "bad"], 1, "denied: the key is blocked\n"),
-        (&["token-bucket 2/1h", "Harry", "--cost", "2"], 0, "allowed: 0 of 2 remaining, resets in 1 h\n"),
+        (&["token-bucket 2/1h", "user:42", "--cost", "2"], 0, "allowed: 0 of 2 remaining, resets in 1 h\n"),
         (&["try", "a"], 0, "allowed: 0 of 1 remaining, resets in 1 h\n"),
     ] {
         assert_eq!(check(&address, arguments), (Some(code), line.to_owned()), "{arguments:?}");
     }
-    let (code, line) = check(&address, &["reply", "Harry"]);
+    let (code, line) = check(&address, &["reply", "user:42"]);
     assert_eq!(code, Some(1));
     assert!(line.starts_with("denied by sliding-log 5/h: retry in "), "{line}");
     let (code, line) = check(&address, &["try", "a"]);
@@ -65,14 +65,14 @@ fn a_limit_that_gives_leases_is_not_checked_but_can_be_looked_at() {
 fn json_is_for_programs() {
     let mut server = Serving::start(&[]);
     let address = server.resp();
-    let (code, line) = check(&address, &["sliding-log 5/1h", "Harry", "--cost", "9", "--json"]);
+    let (code, line) = check(&address, &["sliding-log 5/1h", "user:42", "--cost", "9", "--json"]);
     assert_eq!(code, Some(1));
     assert_eq!(
         line,
         "{\"allowed\":false,\"limit\":5,\"remaining\":5,\"retry_after_ms\":null,\"never\":true,\"reset_after_ms\":0,\
          \"delay_ms\":0,\"denied_by\":\"sliding-log 5/h\"}\n"
     );
-    let (code, line) = check(&address, &["sliding-log 5/1h", "Harry", "--json"]);
+    let (code, line) = check(&address, &["sliding-log 5/1h", "user:42", "--json"]);
     assert_eq!(code, Some(0));
     let json: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!((&json["remaining"], &json["reset_after_ms"]), (&4.into(), &3_600_000.into()));
@@ -82,13 +82,13 @@ fn json_is_for_programs() {
 fn what_cannot_be_found_out_is_exit_2() {
     let mut server = Serving::start(&[]);
     let address = server.resp();
-    let (code, line) = check(&address, &["repyl", "Harry"]);
+    let (code, line) = check(&address, &["repyl", "user:42"]);
     assert_eq!(code, Some(2));
     assert!(line.starts_with("sluice: no rule is called \"repyl\""), "{line}");
-    let (code, line) = check(&address, &["sliding-log", "5/60s", "Harry"]);
+    let (code, line) = check(&address, &["sliding-log", "5/60s", "user:42"]);
     assert_eq!((code, line.contains("quote the limit")), (Some(2), true), "{line}");
     drop(server);
-    let (code, line) = check(&address, &["reply", "Harry"]);
+    let (code, line) = check(&address, &["reply", "user:42"]);
     assert_eq!(code, Some(2));
     assert!(line.starts_with(&format!("sluice: cannot connect to {address}: ")), "{line}");
 }
@@ -110,7 +110,7 @@ fn something_else_that_listens_is_not_believed() {
     for reason in
         ["it does not speak RESP", "does not answer as sluice serve does", "it closed the connection"]
     {
-        let (code, line) = check(&address, &["reply", "Harry"]);
+        let (code, line) = check(&address, &["reply", "user:42"]);
         assert_eq!(code, Some(2));
         assert!(line.contains(reason), "{reason}: {line}");
     }
@@ -125,13 +125,13 @@ fn a_password_is_said_and_never_as_a_flag() {
     let mut server =
         Serving::spawn(command.arg("serve").args(free_port()).env("SLUICE_PASSWORD", "open sesame"));
     let address = server.resp();
-    let (code, line) = check(&address, &["sliding-log 5/60s", "Harry"]);
+    let (code, line) = check(&address, &["sliding-log 5/60s", "user:42"]);
     assert_eq!(code, Some(2));
     assert!(line.contains("NOAUTH") && line.contains("SLUICE_PASSWORD"), "{line}");
-    assert_eq!(check(&address, &["sliding-log 5/60s", "Harry", "--password-file", &file]).0, Some(0));
+    assert_eq!(check(&address, &["sliding-log 5/60s", "user:42", "--password-file", &file]).0, Some(0));
     for (password, code) in [("open sesame", 0), ("open", 2)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-        command.args(["check", "--server", &address, "sliding-log 5/60s", "Harry"]);
+        command.args(["check", "--server", &address, "sliding-log 5/60s", "user:42"]);
         let output = command.env("SLUICE_PASSWORD", password).output().unwrap();
         assert_eq!(output.status.code(), Some(code), "{password}: {}", told(&output).1);
     }
@@ -141,7 +141,7 @@ fn a_password_is_said_and_never_as_a_flag() {
 fn a_password_does_not_leave_this_machine_unencrypted() {
     // An address for documentation, which is not assigned; the command does not try it.
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-    command.args(["check", "--server", "192.0.2.7:6380", "reply", "Harry"]);
+    command.args(["check", "--server", "192.0.2.7:6380", "reply", "user:42"]);
     let output = command.env("SLUICE_PASSWORD", "open sesame").output().unwrap();
     let (code, line) = told(&output);
     assert_eq!(code, Some(2));
@@ -159,7 +159,7 @@ fn of_two_passwords_none_is_chosen() {
         [(&flag[..], None, "--password-file"), (&[], Some(file.as_str()), "SLUICE_PASSWORD_FILE")]
     {
         for subcommand in
-            [&["check", "reply", "Harry"][..], &["serve", "--resp", "0.0.0.0:0", "--http", "off"]]
+            [&["check", "reply", "user:42"][..], &["serve", "--resp", "0.0.0.0:0", "--http", "off"]]
         {
             let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
             command.args(subcommand).args(flags).env("SLUICE_PASSWORD", "open sesame");
@@ -177,16 +177,16 @@ fn tls_is_spoken_with_a_certificate_to_trust() {
     let [cert, key] = folder.certificate();
     let mut server = Serving::start(&["--tls-cert", &cert, "--tls-key", &key]);
     let address = server.resp();
-    assert_eq!(check(&address, &["sliding-log 5/60s", "Harry", "--ca", &cert]).0, Some(0));
-    let (code, line) = check(&address, &["sliding-log 5/60s", "Harry", "--ca", &key]);
+    assert_eq!(check(&address, &["sliding-log 5/60s", "user:42", "--ca", &cert]).0, Some(0));
+    let (code, line) = check(&address, &["sliding-log 5/60s", "user:42", "--ca", &key]);
     assert_eq!((code, line.contains("not a certificate")), (Some(2), true), "{line}");
-    assert_eq!(check(&address, &["sliding-log 5/60s", "Harry"]).0, Some(2));
+    assert_eq!(check(&address, &["sliding-log 5/60s", "user:42"]).0, Some(2));
 }
 
 #[test]
 fn help_shows_examples() {
     for (command, example) in [
-        ("check", "sluice check reply Harry"),
+        ("check", "sluice check reply user:42"),
         ("serve", "sluice serve --config sluice.toml"),
         ("validate", "sluice validate sluice.toml"),
     ] {

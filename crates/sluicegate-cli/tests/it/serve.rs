@@ -70,11 +70,11 @@ fn keys_keep_what_they_have_used_when_the_file_is_read_again() {
     let file = folder.write("sluice.toml", &rule("sliding-log 5/1h"));
     let mut server = Serving::start(&["--config", &file]);
     let address = server.resp();
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
+    assert!(check(&address, "reply", "user:42").starts_with("allowed: 4 of 5 remaining"));
     folder.write("sluice.toml", &format!("{}{}", rule("sliding-log 5/1h"), "[log]\nlevel = \"debug\"\n"));
     server.signal("-HUP");
     server.wait_for("configuration reloaded: 1 rule");
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 3 of 5 remaining"));
+    assert!(check(&address, "reply", "user:42").starts_with("allowed: 3 of 5 remaining"));
 }
 
 #[test]
@@ -83,11 +83,11 @@ fn keys_keep_what_they_have_used_when_the_numbers_of_a_rule_change() {
     let file = folder.write("sluice.toml", &rule("sliding-log 5/1h"));
     let mut server = Serving::start(&["--config", &file]);
     let address = server.resp();
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
+    assert!(check(&address, "reply", "user:42").starts_with("allowed: 4 of 5 remaining"));
     folder.write("sluice.toml", &rule("sliding-log 10/1h"));
     server.signal("-HUP");
     server.wait_for("configuration reloaded: 1 rule");
-    let said = check(&address, "reply", "Harry");
+    let said = check(&address, "reply", "user:42");
     assert!(said.starts_with("allowed: 8 of 10 remain"), "{said}");
 }
 
@@ -101,15 +101,15 @@ fn a_bad_file_is_refused_and_the_old_goes_on() {
     server.signal("-HUP");
     let line = server.wait_for("configuration rejected, keeping the previous one: ");
     assert!(line.contains(&format!("{file}:3:9: rule reply: sliding-lok 9/1h: ")), "{line}");
-    assert!(check(&address, "reply", "Harry").starts_with("allowed: 4 of 5 remaining"));
+    assert!(check(&address, "reply", "user:42").starts_with("allowed: 4 of 5 remaining"));
     // What needs a restart is named; the rest is taken up all the same.
     let more = "[server]\nthreads = 1\nidle_timeout = \"9s\"\n[[rule]]\nname = \"new\"\nlimit = \"sliding-log 1/1h\"\n";
     folder.write("sluice.toml", more);
     server.signal("-HUP");
     let line = server.wait_for("needs a restart: ");
     assert!(line.ends_with("needs a restart: threads, idle_timeout"), "{line}");
-    assert!(check(&address, "new", "Harry").starts_with("allowed: 0 of 1 remain"));
-    assert!(check(&address, "reply", "Harry").starts_with("sluice: no rule is called \"reply\""));
+    assert!(check(&address, "new", "user:42").starts_with("allowed: 0 of 1 remain"));
+    assert!(check(&address, "reply", "user:42").starts_with("sluice: no rule is called \"reply\""));
 }
 
 #[test]

@@ -51,12 +51,12 @@ impl Inline {
         self.leases.view(self.storage.inline_leases())
     }
 
-    /// An inline limit or list of limits, `A + B`, in the grammar. Its canonical text is its scope: two
-    /// spellings of a list share state, and a list shares none with its limits alone.
+    /// An inline limit or list of limits, `A + B`, in the grammar. Its canonical text is its scope:
+    /// two spellings of a list share state, and a list shares none with its limits alone.
     ///
     /// # Errors
-    /// If the text is not a limit or list, or is longer than [`sluicegate::limit::LIST_LEN_MAX`]: no
-    /// longer text is cached.
+    /// If the text is not a limit or list, or is longer than [`sluicegate::limit::LIST_LEN_MAX`]:
+    /// no longer text is cached.
     pub(super) fn limits(&self, text: &str) -> Result<Arc<Rule>, RequestError> {
         if let Some(rule) = self.limits.read().unwrap_or_else(PoisonError::into_inner).get(text) {
             return Ok(Arc::clone(rule));

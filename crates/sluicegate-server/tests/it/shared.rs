@@ -94,7 +94,7 @@ fn command(dice: &mut fastrand::Rng) -> String {
         "\"fixed-window 7/60s\"",
         "\"token-bucket 3/s\"",
         "\"smooth 3/s warmup=2s start=2023-01-01T00:00:00Z\"",
-        "nobody",
+        "user:0",
     ];
     let keys = ["user:42", "user:7", "{acme}:user:9", "partner", "good", "bad"];
     let mut rule = || rules[dice.usize(..rules.len())];

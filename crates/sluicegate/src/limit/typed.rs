@@ -1,8 +1,8 @@
 //! Limits from numbers instead of text.
 //!
 //! Each algorithm has a constructor on [`Limit`] with its measure as arguments and its options as
-//! methods. What it returns can be used wherever a limit is expected, or turned into a [`Limit`] with
-//! `build`:
+//! methods. What it returns can be used wherever a limit is expected, or turned into a [`Limit`]
+//! with `build`:
 //!
 //! ```
 //! use sluicegate::limit::{CalendarUnit, per_second};
@@ -29,8 +29,8 @@
 //! );
 //! ```
 //!
-//! A period is a [`Duration`] (or a [`Span`]), rounded up to whole microseconds; [`per_second`] and its
-//! like are the usual ones.
+//! A period is a [`Duration`] (or a [`Span`]), rounded up to whole microseconds; [`per_second`] and
+//! its like are the usual ones.
 
 use super::print::unit;
 use super::{Bounds, CalendarUnit, Initial, Limit, LimitError, Spec, WindowSpec, Zone};
@@ -68,14 +68,14 @@ impl Limit {
         TokenBucket { count, period: period.into(), burst: None, initial: None, start: None }
     }
 
-    /// `leaky-bucket COUNT/PERIOD`: fills by cost, leaks evenly, and holds at most `capacity` (COUNT by
-    /// default).
+    /// `leaky-bucket COUNT/PERIOD`: fills by cost, leaks evenly, and holds at most `capacity`
+    /// (COUNT by default).
     pub fn leaky_bucket(count: u64, period: impl Into<Span>) -> LeakyBucket {
         LeakyBucket { count, period: period.into(), capacity: None }
     }
 
-    /// `fixed-window COUNT/PERIOD`: windows aligned to the Unix epoch, or to the calendar if the period
-    /// is a [`CalendarUnit`].
+    /// `fixed-window COUNT/PERIOD`: windows aligned to the Unix epoch, or to the calendar if the
+    /// period is a [`CalendarUnit`].
     pub fn fixed_window(count: u64, period: impl Into<WindowPeriod>) -> FixedWindow {
         FixedWindow { count, period: period.into(), start: None, tz: None }
     }
@@ -95,8 +95,8 @@ impl Limit {
         MinInterval { interval: interval.into() }
     }
 
-    /// `pacer COUNT/PERIOD`: allowed calls leave evenly spaced, and up to `queue` are queued (COUNT by
-    /// default).
+    /// `pacer COUNT/PERIOD`: allowed calls leave evenly spaced, and up to `queue` are queued (COUNT
+    /// by default).
     pub fn pacer(count: u64, period: impl Into<Span>) -> Pacer {
         Pacer { count, period: period.into(), queue: None }
     }
@@ -253,8 +253,8 @@ impl TokenBucket {
         self
     }
 
-    /// Sets the moment from which a bucket with [`TokenBucket::initial`] fills: on a shared store all
-    /// processes must name the same.
+    /// Sets the moment from which a bucket with [`TokenBucket::initial`] fills: on a shared store
+    /// all processes must name the same.
     pub fn start_at(mut self, start: Time) -> TokenBucket {
         self.start = Some(start);
         self
@@ -319,7 +319,8 @@ impl Smooth {
         self
     }
 
-    /// Sets how much slower a cold limiter is, from 1 to 1000 with up to three decimals. 3 by default.
+    /// Sets how much slower a cold limiter is, from 1 to 1000 with up to three decimals. 3 by
+    /// default.
     pub fn cold(mut self, factor: f64) -> Smooth {
         self.cold = Some(factor);
         self
@@ -352,8 +353,9 @@ impl Concurrency {
     }
 }
 
-/// What every builder can do. `spec` is `None` if a value is out of bounds or two options contradict
-/// each other; which, and what to write instead, is left to the parser, so the words are the same.
+/// What every builder can do. `spec` is `None` if a value is out of bounds or two options
+/// contradict each other; which, and what to write instead, is left to the parser, so the words are
+/// the same.
 trait Build: Display {
     fn spec(&self) -> Option<Spec>;
 
@@ -484,7 +486,8 @@ impl Build for Smooth {
 /// The factor, if it has at most three decimals and is within bounds.
 fn cold_factor(factor: f64) -> Option<ColdFactor> {
     let thousandths: u32 = format!("{:.0}", factor * 1_000.0).parse().ok()?;
-    // Exact: a quotient is rounded as the literal is, so they differ only if there are more decimals.
+    // Exact: a quotient is rounded as the literal is, so they differ only if there are more
+    // decimals.
     let is_whole = (f64::from(thousandths) / 1_000.0).to_bits() == factor.to_bits();
     ColdFactor::from_thousandths(thousandths).filter(|_| is_whole)
 }

@@ -17,11 +17,12 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 
-/// How many keys a limiter holds unless told otherwise: 44 MB for limits with a state of 16 bytes. Less than
-/// 1 MB is taken at once, the rest as keys come.
+/// How many keys a limiter holds unless told otherwise: 44 MB for limits with a state of 16 bytes.
+/// Less than 1 MB is taken at once, the rest as keys come.
 pub const MAX_KEYS_DEFAULT: usize = 1_000_000;
 
-/// The most keys that a limiter can be told to hold. Two thirds of a byte for each are taken at once.
+/// The most keys that a limiter can be told to hold. Two thirds of a byte for each are taken at
+/// once.
 pub const MAX_KEYS_MAX: usize = 1_000_000_000;
 
 /// How many receipts may be open at once unless told otherwise. Each takes some 200 bytes.
@@ -33,7 +34,8 @@ pub const MAX_RECEIPTS_MAX: usize = 10_000_000;
 /// How many may wait in line under one key unless told otherwise.
 pub const MAX_QUEUE_DEFAULT: usize = 1_024;
 
-/// How many may wait in line in all unless told otherwise. Each takes some 150 bytes beside its own future.
+/// How many may wait in line in all unless told otherwise. Each takes some 150 bytes beside its own
+/// future.
 pub const MAX_WAITERS_DEFAULT: usize = 100_000;
 
 /// The most that a limiter can be told to let wait.
@@ -99,8 +101,9 @@ impl LimiterBuilder {
         self
     }
 
-    /// The most keys it holds, [`MAX_KEYS_DEFAULT`] unless said. It never holds more; when a new one comes, a key
-    /// that has recovered makes room, or else what [`LimiterBuilder::on_full`] says.
+    /// Sets the maximum number of keys; the default is [`MAX_KEYS_DEFAULT`]. It never holds more;
+    /// when a new one comes, a key that has recovered makes room, or else what
+    /// [`LimiterBuilder::on_full`] says.
     pub fn max_keys(mut self, max_keys: usize) -> LimiterBuilder {
         self.max_keys = max_keys;
         self
@@ -112,21 +115,21 @@ impl LimiterBuilder {
         self
     }
 
-    /// The most receipts that may be open at once, [`MAX_RECEIPTS_DEFAULT`] unless said. Beyond it nothing can be
-    /// reserved.
+    /// Sets the maximum number of open receipts; the default is [`MAX_RECEIPTS_DEFAULT`]. Beyond it
+    /// nothing can be reserved.
     pub fn max_receipts(mut self, max_receipts: usize) -> LimiterBuilder {
         self.max_receipts = max_receipts;
         self
     }
 
-    /// The most callers that may wait in line under one key, [`MAX_QUEUE_DEFAULT`] unless said. Further ones are refused at
-    /// once.
+    /// Sets the maximum number of waiters per key; the default is [`MAX_QUEUE_DEFAULT`]. Further
+    /// ones are denied at once.
     pub fn max_queue(mut self, max_queue: usize) -> LimiterBuilder {
         self.max_queue = max_queue;
         self
     }
 
-    /// The most callers that may wait in line under all keys, [`MAX_WAITERS_DEFAULT`] unless said.
+    /// Sets the maximum number of waiters over all keys; the default is [`MAX_WAITERS_DEFAULT`].
     pub fn max_waiters(mut self, max_waiters: usize) -> LimiterBuilder {
         self.max_waiters = max_waiters;
         self
@@ -138,29 +141,31 @@ impl LimiterBuilder {
         self
     }
 
-    /// When the limiter is taken to have been made, for limits that count from then: `initial` without `start`. Now, unless
-    /// said.
+    /// When the limiter is taken to have been made, for limits that count from then: `initial`
+    /// without `start`. Now, unless said.
     pub fn start(mut self, start: Time) -> LimiterBuilder {
         self.start = Some(start);
         self
     }
 
-    /// Is told of every decision.
+    /// Sets an observer that receives every decision.
     pub fn observer(mut self, observer: impl Observer + 'static) -> LimiterBuilder {
         self.observer = Some(Arc::new(observer));
         self
     }
 
-    /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`, `max_receipts`, `max_queue`,
-    /// `max_waiters`, `on_full` and clock are used, not the ones said here.
+    /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`,
+    /// `max_receipts`, `max_queue`, `max_waiters`, `on_full` and clock are used, not the ones said
+    /// here.
     pub fn in_store(mut self, store: &MemoryStore, scope: impl Key + 'static) -> LimiterBuilder {
         self.shared =
             Some(Shared { store: store.clone(), scope: Box::new(scope), kind: LimiterKind::default() });
         self
     }
 
-    /// A key that other limits of the same scope have charged keeps the time until it is full, instead of the tokens that it
-    /// has used: how redis-cell takes new numbers for a key. For buckets in a shared store.
+    /// A key that other limits of the same scope have charged keeps the time until it is full,
+    /// instead of the tokens that it has used: how redis-cell takes new numbers for a key. For
+    /// buckets in a shared store.
     pub fn preserve_recovery_time(mut self) -> LimiterBuilder {
         if let Some(shared) = &mut self.shared {
             shared.kind.preserve = Preserve::RecoveryTime;
@@ -168,8 +173,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// For limits that callers make up: in a shared store they leave a quarter of the room for limits to those that are not, so
-    /// that callers cannot take all of it.
+    /// For limits that callers make up: in a shared store they leave a quarter of the room for
+    /// limits to those that are not, so that callers cannot take all of it.
     pub fn untrusted(mut self) -> LimiterBuilder {
         if let Some(shared) = &mut self.shared {
             shared.kind.untrusted = true;
@@ -180,8 +185,8 @@ impl LimiterBuilder {
     /// Makes the limiter.
     ///
     /// # Errors
-    /// When a text is not a limit, limits do not go together, a number is out of bounds, or the system has no memory for
-    /// so many keys.
+    /// When a text is not a limit, limits do not go together, a number is out of bounds, or the
+    /// system has no memory for that many keys.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let limits = list(self.limits)?;
         if let Some(Shared { store, scope, kind }) = self.shared {
@@ -211,8 +216,8 @@ impl LimiterBuilder {
         Ok(Limiter { inner: Arc::new_cyclic(inner) })
     }
 
-    /// Makes a limiter without keys: one limit for all that comes. It holds one key, whatever `max_keys` says, in a
-    /// store of its own.
+    /// Makes a limiter without keys: one limit for all that comes. It holds one key, whatever
+    /// `max_keys` says, in a store of its own.
     ///
     /// # Errors
     /// As [`LimiterBuilder::build`].

@@ -8,10 +8,12 @@ use crate::store;
 use sluicegate_core::decision::store::StoreDecision as _;
 use sluicegate_core::{Decision, Time};
 
-/// The most calls in one [`check_all`]. The shards of all their keys are locked while they are decided.
+/// The most calls in one [`check_all`]. The shards of all their keys are locked while they are
+/// decided.
 pub const CALLS_MAX: usize = 64;
 
-/// One of the calls of a [`check_all`]: made by [`Limiter::call`] and [`Gate::call`](crate::Gate::call).
+/// One of the calls of a [`check_all`]: made by [`Limiter::call`] and
+/// [`Gate::call`](crate::Gate::call).
 #[derive(Clone, Copy, Debug)]
 #[must_use = "pass it to `check_all`"]
 pub struct Call<'a> {
@@ -30,9 +32,9 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Decides several calls as one: if all are allowed, all are charged; if one is denied, none is. They
-/// are decided at one moment, whatever other threads do and in whatever order the calls are given. The
-/// time is that of the first limiter's clock.
+/// Decides several calls as one: if all are allowed, all are charged; if one is denied, none is.
+/// They are decided at one moment, whatever other threads do and in whatever order the calls are
+/// given. The time is that of the first limiter's clock.
 ///
 /// ```
 /// use sluicegate::{Limiter, check_all};
@@ -46,14 +48,14 @@ impl<'a> Call<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// If allowed, the fields are those of the limit with the least remaining. If denied, they are those of
-/// the limit with the longest `retry_after`, and [`Decision::denied_by`] is its position, counted over
-/// the limits of all calls in order. The same key of one limiter given twice is one key with both costs.
-/// No calls at all are allowed.
+/// If allowed, the fields are those of the limit with the least remaining. If denied, they are
+/// those of the limit with the longest `retry_after`, and [`Decision::denied_by`] is its position,
+/// counted over the limits of all calls in order. The same key of one limiter given twice is one
+/// key with both costs. No calls at all are allowed.
 ///
 /// # Errors
-/// If there are more than [`CALLS_MAX`] calls, or one is under `count=all`, where a denied call counts
-/// too, or under `smooth`.
+/// If there are more than [`CALLS_MAX`] calls, or one is under `count=all`, where a denied call
+/// counts too, or under `smooth`.
 pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, VerbError> {
     let now = calls.first().map_or(Time::EPOCH, |call| call.limiter.now());
     check_all_at(calls, now)
@@ -99,7 +101,8 @@ pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec
     Ok((decision, each))
 }
 
-/// Where callers wait in line under one of the keys nobody overtakes them: for each call the denial of its line.
+/// A call never overtakes waiters: returns, for each call, the denial of its key's queue, if it has
+/// waiters.
 fn queue_denials(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
     if !calls.iter().any(|call| call.limiter.queues().may_have_waiters(call.key)) {
         return vec![None; calls.len()];
@@ -130,7 +133,8 @@ fn in_stores<'a, R>(
     let in_stores: Vec<store::Call<'_>> = calls.iter().map(Call::in_store).collect();
     decide(&in_stores).map_err(|refused| {
         let named = in_stores.iter().zip(calls).find(|(call, _)| call.is_same_key(&refused));
-        // Only a limit that is its limiter's only one can be refused: no list has one that does not go with others.
+        // Only a limit that is its limiter's only one can be refused: no list has one that does not
+        // go with others.
         let limit = named.and_then(|(_, call)| call.limiter.limits().first().cloned());
         let text = limit.as_ref().map(Limit::to_string).unwrap_or_default();
         match limit {

@@ -26,15 +26,15 @@ pub enum BuildError {
         /// The most it can be.
         most: usize,
     },
-    /// The system has no memory for so many keys. (It may also grant it now and lack it later.)
+    /// The system has no memory for that many keys. (It may also grant it now and lack it later.)
     NoMemory {
         /// The number of keys.
         max_keys: usize,
     },
     /// A semaphore was given this limit, which decides checks and grants no leases.
     GrantsNoLeases(String),
-    /// The [`MemoryStore`](crate::MemoryStore) holds as many different limits as it can, and all are in
-    /// use.
+    /// The [`MemoryStore`](crate::MemoryStore) holds as many different limits as it can, and all
+    /// are in use.
     TooManyLimits {
         /// How many it holds.
         most: usize,
@@ -47,8 +47,8 @@ pub enum BuildError {
     NoStore,
     /// This scope cannot be part of a key's name in a shared store.
     BadScope(String),
-    /// This limit counts from the moment its limiter is created, on which the processes that share a
-    /// store would not agree.
+    /// This limit counts from the moment its limiter is created, on which the processes that share
+    /// a store would not agree.
     NeedsStart(String),
     /// This `concurrency` limit has no `ttl`: in a shared store the lease of a process that crashed
     /// would never expire.

@@ -1,7 +1,7 @@
 //! What a limiter has done, for metrics.
 //!
-//! Counting costs a decision next to nothing: the counts lie beside the lock of the key's place, on a cache line that
-//! the decision has just written to. Adding them up is the reader's work.
+//! Counting costs a decision next to nothing: the counts lie beside the lock of the key's place, on
+//! a cache line that the decision has just written to. Adding them up is the reader's work.
 
 use crate::event::Event;
 use crate::store::Counts;
@@ -11,13 +11,15 @@ use sluicegate_core::Decision;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct StoreStats {
-    /// Calls that were allowed: checks, takes and reservations. Calls made together count for each limiter.
+    /// Calls that were allowed: checks, takes and reservations. Calls made together count for each
+    /// limiter.
     pub allowed: u64,
     /// Calls that were denied; made together, by whichever limiter.
     pub denied: u64,
     /// Keys that had to make room before they had recovered. If this grows, raise `max_keys`.
     pub evicted: u64,
-    /// Denials for want of room: of new keys, when the store is to deny them. They are among the denied.
+    /// Denials for want of room: of new keys, when the store is to deny them. They are among the
+    /// denied.
     pub no_room: u64,
     /// Keys held now, those that have recovered and not yet made room included.
     pub keys: usize,
@@ -34,10 +36,10 @@ impl StoreStats {
     }
 }
 
-/// Is told of every decision that could charge a key: a hook for metrics.
+/// Receives every decision that could charge a key: a hook for metrics.
 ///
-/// It is called by the caller's thread after the decision, when no lock is held; what it takes, each call takes.
-/// Never label a metric by key: there may be millions.
+/// It is called by the caller's thread after the decision, when no lock is held; what it takes,
+/// each call takes. Never label a metric by key: there may be millions.
 ///
 /// ```
 /// use sluicegate::{Decision, Limiter, Observer};
@@ -66,7 +68,7 @@ pub trait Observer: Send + Sync {
     /// A check, take, reservation or call together with others was decided.
     fn decided(&self, decision: &Decision);
 
-    /// Something else happened that is worth knowing, such as that a lease lapsed. By default nothing is done.
+    /// Called for other events, such as an expired lease. The default does nothing.
     fn event(&self, event: &Event) {
         let _ = event;
     }

@@ -1,4 +1,5 @@
-//! What was reserved: charged already, to be acted on after a delay, and until it is used a receipt for it.
+//! What was reserved: charged already, to be acted on after a delay, and until it is used a receipt
+//! for it.
 
 use super::Limiter;
 use super::error::VerbError;
@@ -15,11 +16,11 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The answer to a reservation. If it was allowed the cost is charged, and stays charged unless it is cancelled or
-/// settled here.
+/// The answer to a reservation. If it was allowed the cost is charged, and stays charged unless it
+/// is cancelled or settled here.
 ///
-/// Dropping it keeps the charge, as after a plain check. To cancel later from elsewhere, [`Reservation::keep`] the
-/// receipt.
+/// Dropping it keeps the charge, as after a plain check. To cancel later from elsewhere,
+/// [`Reservation::keep`] the receipt.
 #[must_use = "a denied reservation charges nothing; ask `allowed()` first"]
 pub struct Reservation {
     limiter: Limiter,
@@ -35,25 +36,25 @@ struct Open {
 }
 
 impl Limiter {
-    /// Charges the key now, to act after the answer's delay, which is at most `max_wait`. Buckets lend what will have
-    /// come in by then; other limits answer as to a check.
+    /// Charges the key now, to act after the answer's delay, which is at most `max_wait`. Buckets
+    /// lend what will have come in by then; other limits answer as to a check.
     ///
     /// ```
     /// use sluicegate::Limiter;
     /// use std::time::Duration;
     ///
     /// let mails = Limiter::new("token-bucket 10/s burst=1")?;
-    /// mails.check("Harry");
-    /// let reserved = mails.reserve("Harry", 1, Duration::from_secs(1))?;
+    /// mails.check("user:42");
+    /// let reserved = mails.reserve("user:42", 1, Duration::from_secs(1))?;
     /// assert!(reserved.allowed() && reserved.delay() <= Duration::from_millis(100));
     /// assert!(reserved.cancel(), "the mail was not sent after all");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`, `smooth`), or too many receipts are open: 1024 of one key, or the limiter's
-    /// `max_receipts`. A denial is an answer, not
-    /// an error: [`Reservation::allowed`].
+    /// When the limit does not offer this (`count=all`, `smooth`), or too many receipts are open:
+    /// 1024 of one key, or the limiter's `max_receipts`. A denial is an answer, not an error:
+    /// [`Reservation::allowed`].
     pub fn reserve(&self, key: impl Key, cost: u64, max_wait: Duration) -> Result<Reservation, VerbError> {
         self.reserve_at(key, cost, max_wait, self.now())
     }
@@ -79,14 +80,14 @@ impl Limiter {
         let ask = ReserveCall { cost, max_wait: max_wait.into(), receipt: open.name };
         let decision = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
         let receipt = decision.allowed().then_some(receipt);
-        // Before anybody is told of it, so that the receipt is not lost if the observer panics.
+        // Before the observer runs, so that the receipt is not lost if the observer panics.
         let reservation = Reservation { limiter: self.clone(), decision, receipt };
         self.observe(&decision);
         Ok(reservation)
     }
 
-    /// Gives back what still counts of a reservation whose receipt was kept. Whether that was anything: not if the
-    /// receipt is used, unknown or worth nothing any more.
+    /// Gives back what still counts of a reservation whose receipt was kept. Whether that was
+    /// anything: not if the receipt is used, unknown or worth nothing any more.
     pub fn cancel(&self, receipt: &Receipt) -> bool {
         self.cancel_at(receipt, self.now())
     }
@@ -99,8 +100,9 @@ impl Limiter {
         cancelled
     }
 
-    /// Says what a reservation whose receipt was kept has really used: the rest is given back, an excess becomes
-    /// debt. `false` if the receipt is used or unknown, or if the key was forgotten and there is no room for its debt.
+    /// Says what a reservation whose receipt was kept has really used: the rest is given back, an
+    /// excess becomes debt. `false` if the receipt is used or unknown, or if the key was forgotten
+    /// and there is no room for its debt.
     pub fn settle(&self, receipt: &Receipt, used: u64) -> bool {
         self.settle_at(receipt, used, self.now())
     }
@@ -125,7 +127,7 @@ impl Limiter {
         Some(self.peek_fingerprint(key, 0, now))
     }
 
-    /// A name that was not given before, and that nobody can guess: receipts may travel as text.
+    /// A new name that cannot be guessed: receipts may travel as text.
     fn next_receipt(&self) -> Name {
         let number = self.inner.next_receipt.fetch_add(1, Ordering::Relaxed);
         Name(self.inner.seeds.fingerprint(&("receipt", number)).high)
@@ -133,8 +135,8 @@ impl Limiter {
 }
 
 impl Receipt {
-    /// Returns what still counts of the charge. Also says whose it is, as opening a receipt costs more
-    /// than all the rest.
+    /// Returns what still counts of the charge. Also says whose it is, as opening a receipt costs
+    /// more than all the rest.
     pub(crate) fn cancel_in<S: SlotKind>(
         &self,
         store: &Store<S>,
@@ -170,12 +172,12 @@ impl Open {
 }
 
 impl Receipt {
-    /// Whose it is; of a made-up one nobody's.
+    /// Returns the key it belongs to. A forged receipt yields a key that no store holds.
     pub(crate) fn key(&self, seal: &Seal) -> Fingerprint {
         self.opened(seal).key
     }
 
-    /// What it says; of a made-up one nonsense, that no store knows.
+    /// Unseals it. A forged receipt yields values that no store knows.
     fn opened(&self, seal: &Seal) -> Open {
         let [high, low, name] = seal.unseal(self.sealed());
         Open { key: Fingerprint { high, low }, name: Name(name) }
@@ -209,8 +211,8 @@ impl Reservation {
         self.receipt.take().is_some_and(|receipt| self.limiter.cancel_at(&receipt, now))
     }
 
-    /// Says what was really used: the rest is given back, an excess becomes debt. `false` if the reservation was
-    /// denied, or the key forgotten or its limit changed since.
+    /// Says what was really used: the rest is given back, an excess becomes debt. `false` if the
+    /// reservation was denied, or the key forgotten or its limit changed since.
     pub fn settle(self, used: u64) -> bool {
         let now = self.limiter.now();
         self.settle_at(used, now)
@@ -221,14 +223,15 @@ impl Reservation {
         self.receipt.take().is_some_and(|receipt| self.limiter.settle_at(&receipt, used, now))
     }
 
-    /// Keeps the receipt for later: [`Limiter::cancel`] and [`Limiter::settle`] take it. `None` if it was denied.
+    /// Keeps the receipt for later: [`Limiter::cancel`] and [`Limiter::settle`] take it. `None` if
+    /// it was denied.
     pub fn keep(mut self) -> Option<Receipt> {
         self.receipt.take()
     }
 }
 
 impl Drop for Reservation {
-    /// Nobody can come back for it any more.
+    /// The receipt can no longer be used.
     fn drop(&mut self) {
         if let Some(receipt) = self.receipt.take() {
             self.limiter.forget(&receipt);

@@ -1,7 +1,8 @@
 //! The store that fits a limiter's limits.
 //!
-//! One store type per algorithm: what a slot holds and how it is charged is known when it is compiled, which is worth
-//! some nanoseconds a check (docs/benchmarks.md). The macro does the same with whichever store it is.
+//! One store type per algorithm: what a slot holds and how it is charged is known when it is
+//! compiled, which is worth some nanoseconds a check (docs/benchmarks.md). The macro does the same
+//! with whichever store it is.
 
 use super::error::BuildError;
 use crate::limit::Limit;

@@ -1,4 +1,5 @@
-//! Costs are `u64`; the core counts in `u32`. What happens where the one does not fit into the other.
+//! Costs are `u64`; the core counts in `u32`. What happens where the one does not fit into the
+//! other.
 
 use sluicegate::clock::ManualClock;
 use sluicegate::semaphore::Semaphore;
@@ -74,7 +75,8 @@ fn a_refund_above_every_limit_returns_what_was_used() {
     }
 }
 
-/// The excess over the reserved cost is debt. However large, it lets nothing through that a smaller one denied.
+/// The excess over the reserved cost is debt. However large, it lets nothing through that a smaller
+/// one denied.
 #[test]
 fn a_settle_above_every_limit_uses_it_up() {
     for (limit, used) in LIMITS.iter().flat_map(|limit| COSTS.map(|used| (limit, used))) {

@@ -1,4 +1,5 @@
-//! Every rejected limit gives one line: what was written, what is wrong with it, what to write instead.
+//! Every rejected limit gives one line: what was written, what is wrong with it, what to write
+//! instead.
 
 use sluicegate::MemoryStore;
 use sluicegate::limit::{LIMIT_LEN_MAX, LIMITS_MAX, LIST_LEN_MAX};
