@@ -43,7 +43,7 @@ pub struct Standing {
 }
 
 /// The position that stands for no limit: no list is this long.
-const NO_LIMIT: u32 = u32::MAX;
+pub(crate) const NO_LIMIT: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {

@@ -65,9 +65,9 @@
 //! # Invariants
 //!
 //! - **No dependencies, clock, I/O, lock, `unsafe`, floats or unchecked casts.** Time is an
-//!   argument. The empty `[dependencies]` is the architecture. The one exception is `smooth.rs`,
-//!   which uses Guava's doubles and Java's two conversions, since their rounding is what it
-//!   promises.
+//!   argument. The empty `[dependencies]` is the architecture; only the feature `serde`, off by
+//!   default, adds one. The one exception is `smooth.rs`, which uses Guava's doubles and Java's two
+//!   conversions, since their rounding is what it promises.
 //! - **Bounds are checked once**, when a [`Rate`], a [`Time`] or a limit is created. After that
 //!   nothing fails or overflows; arithmetic that looks as if it could says why it cannot. The core
 //!   panics only if a list of limits comes without a state for each limit: leaving one out would
@@ -109,6 +109,8 @@ pub mod bounds;
 pub mod cell;
 pub mod cell_limit;
 pub mod concurrency;
+#[cfg(feature = "serde")]
+mod data;
 pub mod decision;
 pub mod fixed_window;
 pub mod gcra;

@@ -40,6 +40,8 @@ pub mod backend;
 mod calendar;
 mod callbacks;
 pub mod clock;
+#[cfg(feature = "serde")]
+mod data;
 mod event;
 mod gate;
 mod grammar;

@@ -7,8 +7,8 @@ use super::cargo;
 
 /// Each published crate, after the crates it depends on, and its features.
 const PUBLISHED: [(&str, &[&str]); 9] = [
-    ("sluicegate-core", &[]),
-    ("sluicegate", &["tokio"]),
+    ("sluicegate-core", &["std", "serde"]),
+    ("sluicegate", &["tokio", "serde"]),
     ("sluicegate-guard", &[]),
     ("sluicegate-redis", &["_testkit"]),
     ("sluicegate-tower", &["axum"]),

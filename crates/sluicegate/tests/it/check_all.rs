@@ -60,7 +60,7 @@ fn calls_that_cannot_be_combined_are_rejected() {
     let calls: Vec<Call<'_>> = (0..=CALLS_MAX).map(|key| limiter.call(key, 1)).collect();
     let refused = check_all(&calls).unwrap_err();
     assert_eq!(refused, VerbError::TooManyCalls(65));
-    assert_eq!(refused.to_string(), "65 calls are too many to be charged as one; use at most 64");
+    assert_eq!(refused.to_string(), "65 calls are too many to charge all or nothing; use at most 64");
     let counting = Limiter::new("sliding-log 5/60s count=all").unwrap();
     let refused = check_all(&[limiter.call("k", 1), counting.call("k", 1)]).unwrap_err();
     assert_eq!(refused, VerbError::CountsDenied("sliding-log 5/min count=all".to_owned()));

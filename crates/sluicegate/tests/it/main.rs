@@ -7,6 +7,8 @@ mod calendar;
 mod change;
 mod check_all;
 mod costs;
+#[cfg(not(loom))]
+mod data;
 mod grammar;
 mod limiter;
 mod memory_store;

@@ -142,11 +142,11 @@ fn settings_out_of_bounds_are_rejected() {
     assert_eq!(said(concurrency().max_waiters(100_000_001)), "max_waiters is 100000001; use 0 to 100000000");
     assert_eq!(
         said(Semaphore::builder("token-bucket 5/s")),
-        "token-bucket 5/s: a semaphore takes concurrency; write concurrency 10, or make a Limiter of it"
+        "token-bucket 5/s: a semaphore takes one concurrency limit; write concurrency 10 ttl=30s, or build a limiter from it"
     );
     assert_eq!(
         said(Semaphore::builder(["concurrency 1", "concurrency 2"])),
-        "concurrency 2: concurrency grants leases, which checks cannot return; make a Semaphore of it, alone (over the network: RL.ACQUIRE)"
+        "concurrency 1 + concurrency 2: a semaphore takes one concurrency limit; write concurrency 10 ttl=30s, or build a limiter from it"
     );
     assert_eq!(
         said(Semaphore::builder(Vec::<&str>::new())),

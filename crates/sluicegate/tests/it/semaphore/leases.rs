@@ -189,7 +189,7 @@ fn below_what_is_held_nothing_remains() {
     let said = semaphore.change("sliding-log 5/60s").unwrap_err().to_string();
     assert_eq!(
         said,
-        "sliding-log 5/min: a semaphore takes concurrency; write concurrency 10, or make a Limiter of it"
+        "sliding-log 5/min: a semaphore takes one concurrency limit; write concurrency 10 ttl=30s, or build a limiter from it"
     );
 }
 
