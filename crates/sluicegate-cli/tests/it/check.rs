@@ -57,7 +57,7 @@ fn a_limit_that_gives_leases_is_not_checked_but_can_be_looked_at() {
     );
     assert_eq!(
         check(&address, &["concurrency 3 ttl=30s", "acme", "--peek"]),
-        (Some(0), "would be allowed: 3 of 3 remain\n".into())
+        (Some(0), "would be allowed: 3 of 3 remaining\n".into())
     );
 }
 

@@ -256,7 +256,7 @@ fn a_few_broken_lines_among_many_are_counted() {
     );
     let json: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!((&json["calls"], &json["broken_lines"]), (&19_995.into(), &5.into()));
-    assert!(stderr(&output).starts_with("sluice: 5 lines (<0.1 %) are no calls"), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("sluice: skipped 5 malformed lines (<0.1 %)"), "{}", stderr(&output));
 }
 
 #[test]
