@@ -131,7 +131,7 @@ pub struct Engine {
 /// A rule and a key, as a request names them.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The name of a rule, or an inline limit. Only a limit contains a space.
+    /// The name of a rule, or an inline limit or list of limits. No name contains a space.
     pub rule: &'a str,
     /// The key.
     pub key: &'a [u8],

@@ -205,11 +205,11 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[server]\nhosts = [\"https://a.example/\"]\n",
-        "sluice.toml:2:9: hosts: \"https://a.example/\" is not a host's name; write only the name, without a port, such as limits.example.com",
+        "sluice.toml:2:9: hosts: \"https://a.example/\" is not a host name; write the name alone, without a port, such as limits.example.com",
     ),
     (
         "[server]\nhosts = [\"a.example:8380\"]\n",
-        "sluice.toml:2:9: hosts: \"a.example:8380\" is not a host's name; write only the name, without a port, such as limits.example.com",
+        "sluice.toml:2:9: hosts: \"a.example:8380\" is not a host name; write the name alone, without a port, such as limits.example.com",
     ),
     (
         "[server]\ntls_key = \"\"\n",

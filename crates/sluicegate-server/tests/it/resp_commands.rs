@@ -383,7 +383,7 @@ fn every_error_is_one_helpful_line() {
             "-ERR sliding-log 5/60x: unknown unit \"x\"; use us ms s min h d (or second minute hour day, and for fixed-window also week month year)|",
             None,
         ),
-        ("RL.RESERVE reply k MAXWAIT 1 MAXWAIT 2", "-ERR MAXWAIT is there twice; write it once|", None),
+        ("RL.RESERVE reply k MAXWAIT 1 MAXWAIT 2", "-ERR MAXWAIT is given twice; keep one of them|", None),
         (
             "RL.RESERVE reply k MAXWAIT soon",
             "-ERR MAXWAIT \"soon\" is not a whole number; use digits only|",

@@ -25,7 +25,6 @@ pub(crate) fn config() -> Config {
     }
 }
 
-/// A rule without exceptions.
 /// The longest inline list of limits.
 pub(crate) fn longest_list() -> String {
     let gap = " ".repeat(LIMIT_LEN_MAX - "fixed-window9/h".len());
@@ -34,6 +33,7 @@ pub(crate) fn longest_list() -> String {
     list
 }
 
+/// A rule without exceptions.
 pub(crate) fn rule(name: &str, limits: &[&str]) -> RuleSpec {
     let limit = |text: &&str| text.parse::<Limit>().unwrap();
     RuleSpec {

@@ -169,7 +169,7 @@ fn an_initial_level_needs_a_start_in_redis() {
     let said = place.engine.load(vec![rule("slow", &["token-bucket 50/10s initial=0"])]).unwrap_err();
     let said = said.to_string();
     assert!(said.starts_with("rule slow: token-bucket 50/10s initial=0: "), "{said}");
-    assert!(said.contains("write start=TIME"), "{said}");
+    assert!(said.contains("add start=TIME"), "{said}");
     let said = place.client().ask("RL.CHECK \"token-bucket 50/10s initial=0\" user:42");
     assert!(said.starts_with("-ERR token-bucket 50/10s initial=0: "), "{said}");
     place
