@@ -267,7 +267,7 @@ mod tests {
             ("redis://u:secret@h/x", "database is not a number"),
             ("redis://u:sec/ret@h", "port is not a number"),
             ("redis://u:secret@[::1", "without a matching `]`"),
-            ("redis://u:secret@h#insecure", "not allowed"),
+            ("redis://u:secret@h#fragment", "not allowed"),
             ("redis://u:secret@a,b", "several hosts"),
             ("redis+sentinel://u:secret@a", "name of the master"),
             ("redis+cluster://u:secret@a/1", "only database 0"),

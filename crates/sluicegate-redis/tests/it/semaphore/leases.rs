@@ -185,7 +185,7 @@ async fn an_invalid_semaphore_is_rejected_with_a_reason() {
     );
     assert_eq!(
         said(&["token-bucket 5/s"]),
-        "a semaphore needs one concurrency limit, such as concurrency 10 ttl=30s, not \"token-bucket 5/s\"; for other limits build a RedisLimiter"
+        "token-bucket 5/s: a semaphore takes one concurrency limit; write concurrency 10 ttl=30s, or build a limiter from it"
     );
     assert!(said(&["concurrency 10 ttl=1s", "concurrency 5 ttl=1s"]).contains("one concurrency limit"));
     let no_store = RedisSemaphore::builder("concurrency 10 ttl=30s").build();
