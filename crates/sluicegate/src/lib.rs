@@ -70,6 +70,8 @@ pub use limiter::{
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
 pub use sluicegate_core::{Decision, Denied, RetryAfter, Span, Time};
+#[cfg(feature = "derive")]
+pub use sluicegate_derive::Key;
 pub use store::OnFull;
 
 /// For the other crates of this workspace, which are released together with this one: no promise of stability.

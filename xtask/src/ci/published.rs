@@ -6,9 +6,10 @@
 use super::cargo;
 
 /// Each published crate, after the crates it depends on, and its features.
-const PUBLISHED: [(&str, &[&str]); 9] = [
+const PUBLISHED: [(&str, &[&str]); 10] = [
     ("sluicegate-core", &["std", "serde"]),
-    ("sluicegate", &["tokio", "serde"]),
+    ("sluicegate-derive", &[]),
+    ("sluicegate", &["derive", "serde", "tokio"]),
     ("sluicegate-guard", &[]),
     ("sluicegate-redis", &["_testkit"]),
     ("sluicegate-tower", &["axum"]),

@@ -127,7 +127,8 @@ fn long_trace() -> String {
         // Three times what follows is a day later.
         let at = 1_763_290_000_000_000 + row * 100_000 + row / 400 * 86_400_000_000 - back;
         let cost = if row > 520 && row % 7 == 0 { 0 } else { 1 + row / 3 % 3 };
-        trace += &format!("{at},{},{cost}\n", ["user:42", "Sally", "{t}x"][usize::try_from(row % 3).unwrap()]);
+        trace +=
+            &format!("{at},{},{cost}\n", ["user:42", "Sally", "{t}x"][usize::try_from(row % 3).unwrap()]);
     }
     trace
 }

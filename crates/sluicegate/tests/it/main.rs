@@ -9,6 +9,8 @@ mod check_all;
 mod costs;
 #[cfg(not(loom))]
 mod data;
+#[cfg(not(loom))]
+mod derive;
 mod grammar;
 mod limiter;
 mod memory_store;
