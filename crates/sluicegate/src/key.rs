@@ -62,7 +62,7 @@ pub trait Key {
     /// use sluicegate::Key;
     ///
     /// assert_eq!(*"user:42".to_bytes(), *b"user:42");
-    /// assert_eq!(*("user:42", 7).to_bytes(), *b"~t2;5:Harryn7;");
+    /// assert_eq!(*("user:42", 7).to_bytes(), *b"~t2;7:user:42n7;");
     /// ```
     fn to_bytes(&self) -> Cow<'_, [u8]> {
         Cow::Owned(bytes::of(&|to| self.write(to)))

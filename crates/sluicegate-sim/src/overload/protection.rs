@@ -154,7 +154,7 @@ mod tests {
         assert!(refused("braker 50%/10s").contains("did you mean breaker?"));
         assert!(
             refused("aimd")
-                .contains("aimd needs the limit that it begins with right after it; write aimd 20")
+                .contains("aimd needs its initial limit right after it; write aimd 20")
         );
         assert!(
             refused("bulkhead 10 queue=5 wait=1s").contains("is not simulated; leave queue= and wait= out")

@@ -51,7 +51,7 @@ async fn a_permit_is_held_until_the_call_ends() {
     }
     let refused = service.clone().oneshot(1).await.unwrap_err();
     assert_eq!(refused.downcast_ref::<BulkheadDenied>().map(BulkheadDenied::denial), Some(Denial::QueueFull));
-    assert!(refused.to_string().starts_with("denied by the bulkhead: as many wait already"), "{refused}");
+    assert!(refused.to_string().starts_with("denied by the bulkhead: the queue is full"), "{refused}");
     lets.add_permits(2);
     assert_eq!(good.await.unwrap().unwrap(), 14);
     assert!(bad.await.unwrap().unwrap_err().is::<io::Error>(), "its own errors are passed on");

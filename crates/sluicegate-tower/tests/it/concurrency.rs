@@ -137,7 +137,7 @@ async fn cost_skip_and_missing_keys_work() {
     let dear = ask(&layer.clone().cost(|_| 4), with(get(), "x-customer", "sally")).await;
     assert_eq!((dear.status().as_u16(), field(&dear, "retry-after")), (429, None));
     let words = dear.into_body().collect().await.unwrap().to_bytes();
-    assert!(String::from_utf8_lossy(&words).contains("will never be admitted"));
+    assert!(String::from_utf8_lossy(&words).contains("retrying will not help"));
     let unknown = ask(&ConcurrencyLayer::new(limiter), Request::new(Body::default())).await;
     assert_eq!(
         unknown.status(),

@@ -217,7 +217,7 @@ async fn a_fallback_replaces_failures_denials_and_timeouts() {
     assert_eq!(guard.breaker().unwrap().state(), State::Open, "the fallback changes nothing about that");
     let Ok(instead) = fails.oneshot(get()).await;
     assert_eq!(field(&instead, "retry-after"), None, "there is nothing to come back for");
-    assert!(text(instead).await.starts_with("GuardService(ByBreaker"));
+    assert!(text(instead).await.starts_with("GuardDenied(Breaker"));
     let error = tower::service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("connection reset"));
     let layer = GuardLayer::new(Guard::builder("g").build().unwrap());
     let layer = layer.fallback(|why| Response::new(Body::from(why.status().to_string())));
