@@ -2,7 +2,7 @@
 
 mod published;
 
-use crate::{examples, root, tools};
+use crate::{examples, root, tidy, tools};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -27,6 +27,8 @@ const TESTS: [Step; 3] = [
 pub(crate) fn run() -> Result<(), String> {
     tools::install().map_err(|problem| format!("tools: {problem}"))?;
     let valkey = tools::valkey();
+    println!("==> tidy: words and widths");
+    tidy::run().map_err(|problem| format!("tidy: {problem}"))?;
     let mut total = steps(&LINTS, valkey.as_deref())?;
     println!("==> features: each published crate with each choice of its features");
     let began = Instant::now();

@@ -84,9 +84,11 @@ fn check(file: &str, text: &str) -> Vec<String> {
                 findings.push(format!("{number}: \"{phrase}\"; write: {instead}"));
             }
         }
-        in_code ^= is_page && line.trim_start().starts_with("```");
+        let text = line.trim_start().trim_start_matches(['/', '!', '-', '#']).trim_start();
+        let is_fence = text.starts_with("```") && (is_page || is_comment(line));
+        in_code ^= is_fence;
         let width = line.chars().count();
-        let wraps = if is_page { !in_code && is_prose(line) } else { is_comment(line) };
+        let wraps = !in_code && !is_fence && if is_page { is_prose(line) } else { is_comment(line) };
         if wraps && width > WIDTH_MAX {
             findings.push(format!("{number}: {width} columns; wrap at {WIDTH_MAX}"));
         }
@@ -113,7 +115,7 @@ fn is_prose(line: &str) -> bool {
 /// A comment that can be wrapped: not one that one long link or word fills.
 fn is_comment(line: &str) -> bool {
     let line = line.trim_start();
-    let is_comment = ["//", "--", "# "].iter().any(|start| line.starts_with(start));
+    let is_comment = ["//", "-- ", "# "].iter().any(|start| line.starts_with(start));
     is_comment && is_prose(line)
 }
 
@@ -143,6 +145,7 @@ mod tests {
         let long = "word ".repeat(25);
         assert_eq!(check("a.rs", &format!("// {long}")).len(), 1);
         assert_eq!(check("a.rs", &format!("let x = \"{long}\";")).len(), 0);
+        assert_eq!(check("a.rs", &format!("/// ```\n/// {long}\n/// ```\n/// {long}")).len(), 1);
         assert_eq!(check("a.md", &long).len(), 1);
         assert_eq!(check("a.md", &format!("```text\n{long}\n```")).len(), 0);
         assert_eq!(check("a.md", &format!("| {} |", "x".repeat(201))).len(), 1);

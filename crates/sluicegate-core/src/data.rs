@@ -7,8 +7,8 @@
 //!  "delay":0,"denied_by":0}
 //! ```
 //!
-//! `retry_after` is null if the call is allowed, and `"never"` if no wait helps. Data that no limit could have
-//! decided, such as an allowed call that is to retry, is rejected.
+//! `retry_after` is null if the call is allowed, and `"never"` if no wait helps. Data that no limit
+//! could have decided, such as an allowed call that is to retry, is rejected.
 
 use crate::decision::{Decision, NO_LIMIT, RetryAfter, Standing};
 use crate::time::{Span, Time};

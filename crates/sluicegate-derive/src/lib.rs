@@ -13,8 +13,8 @@ use syn::{DeriveInput, parse_macro_input};
 
 /// Implements `sluicegate::Key` for a struct or an enum whose fields are keys.
 ///
-/// A struct is the tuple of its fields, in order, whatever they are called. An enum is the name of the
-/// variant and then its fields. So no two values of one type are the same key:
+/// A struct is the tuple of its fields, in order, whatever they are called. An enum is the name of
+/// the variant and then its fields. So no two values of one type are the same key:
 ///
 /// ```
 /// use sluicegate::Key;
@@ -40,8 +40,8 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// # Types that share a limiter
 ///
-/// Values of two types with equal fields are the same key, as `UserId(7)` and `TeamId(7)` would be. Where
-/// both are keys of one limiter or one scope, give each a tag, which comes first:
+/// Values of two types with equal fields are the same key, as `UserId(7)` and `TeamId(7)` would be.
+/// Where both are keys of one limiter or one scope, give each a tag, which comes first:
 ///
 /// ```
 /// use sluicegate::Key;
@@ -60,9 +60,10 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// # Keys that are stored
 ///
-/// Keys in a shared store outlive a deployment. A field that is added, removed or moved makes other keys,
-/// and so does a variant that is renamed, unless `#[key(tag = "...")]` on the variant keeps the old name.
-/// A struct with one field can be exactly that field, so that its keys are as readable:
+/// Keys in a shared store outlive a deployment. A field that is added, removed or moved makes other
+/// keys, and so does a variant that is renamed, unless `#[key(tag = "...")]` on the variant keeps
+/// the old name. A struct with one field can be exactly that field, so that its keys are as
+/// readable:
 ///
 /// ```
 /// use sluicegate::Key;
@@ -75,8 +76,8 @@ use syn::{DeriveInput, parse_macro_input};
 /// ```
 ///
 /// # Errors
-/// A union is rejected, as are two variants with one tag, and `transparent` where there is not exactly one
-/// field:
+/// A union is rejected, as are two variants with one tag, and `transparent` where there is not
+/// exactly one field:
 ///
 /// ```compile_fail
 /// #[derive(sluicegate::Key)]

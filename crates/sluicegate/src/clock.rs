@@ -1,4 +1,7 @@
-//! Clocks. Every limiter has one; only methods named `*_at` take the time as an argument.
+//! Clocks: the system's by default, and others for tests.
+//!
+//! Every limiter has a [`Clock`]; only methods named `*_at` take the time as an argument. With a
+//! [`ManualClock`] a test moves the time itself.
 //!
 //! A clock also rings alarms, which wake waiters when they are due. `timer.rs` is the one timer of
 //! a process; a [`ManualClock`] rings when it is advanced, a `TokioClock` by the timer of its

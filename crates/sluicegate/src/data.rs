@@ -1,7 +1,7 @@
 //! Limits, answers, receipts and leases as data, with the feature `serde`.
 //!
-//! A [`Limit`], a [`Receipt`] and a [`LeaseId`] are their text. A [`Source`] is its word, and an [`Answer`] is
-//! `{"decision": {...}, "source": "store"}`.
+//! A [`Limit`], a [`Receipt`] and a [`LeaseId`] are their text. A [`Source`] is its word, and an
+//! [`Answer`] is `{"decision": {...}, "source": "store"}`.
 
 use crate::answer::{Answer, Source};
 use crate::ids::{LeaseId, Receipt};

@@ -37,7 +37,7 @@ use std::sync::Arc;
 ///
 /// Text is its bytes; numbers are equal if their values are, whatever their type; an IPv4 address
 /// is the same key when it comes mapped into IPv6 (`::ffff:203.0.113.9`). A type of your own is a
-/// key with one line:
+/// key with `#[derive(Key)]` (feature `derive`), or with one line:
 ///
 /// ```
 /// use sluicegate::{Key, KeyWriter};

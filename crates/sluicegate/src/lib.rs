@@ -1,36 +1,68 @@
-//! Sluicegate: rate limits as one readable line of text, decided exactly, for as many keys as call.
+//! Rate limits as one readable line of text, decided exactly, for any number of keys.
 //!
 //! ```
 //! use sluicegate::Limiter;
 //!
 //! let replies = Limiter::new("sliding-log 5/60s")?;
-//! let allowed = (0..20).filter(|_| replies.check("Harry").allowed()).count();
+//! let allowed = (0..20).filter(|_| replies.check("user:42").allowed()).count();
 //! assert_eq!(allowed, 5);
 //! # Ok::<(), sluicegate::BuildError>(())
 //! ```
 //!
-//! - The [`guide`] goes from the problem to the line of code: which algorithm when, keys, several limits, what to do with a
-//!   no, reservations, memory, tests.
-//! - [`Limiter::acquire`] waits for its turn instead of being told no: [`guide::waiting`].
-//! - [`Limiter`] is keyed and bounded in memory, [`Gate`] the same without keys, [`check_all`] charges several of them all or
-//!   nothing.
-//! - [`Semaphore`] limits how many are at work at once, by leases that lapse: [`guide::concurrency`].
-//! - Circuit breakers, bulkheads, timeouts, retries and adaptive limits around what a service calls are
-//!   the crate `sluicegate-guard`.
-//! - [`Limit`] is the line of text as data. A mistake in it gets one line that points at the word:
+//! The [`guide`] leads from the problem to the code: which algorithm when, keys, several limits,
+//! denials, reservations, memory, tests.
+//!
+//! # The limiter
+//!
+//! The root of the crate is the limiter. A [`Limiter`] decides calls per key, in bounded memory; a
+//! [`Gate`] is a limiter without keys; [`check_all`] charges several of them all or nothing. A call
+//! results in a [`Decision`], and a denial is a decision, never an error. A [`Limit`] is a line of
+//! text, or is built from numbers:
 //!
 //! ```
 //! use sluicegate::Limit;
+//! use sluicegate::limit::per_minute;
 //!
 //! let limit: Limit = "token-bucket 30/60s burst=15".parse()?;
+//! assert_eq!(limit, Limit::token_bucket(30, per_minute()).burst(15).build()?);
 //! assert_eq!(limit.to_string(), "token-bucket 30/min burst=15");
 //!
-//! let mistake = "sliding-log 5/60x".parse::<Limit>().unwrap_err();
-//! assert!(mistake.to_string().starts_with(r#"sliding-log 5/60x: unknown unit "x"; use us ms s min h d"#));
+//! let error = "sliding-log 5/60x".parse::<Limit>().unwrap_err();
+//! assert!(error.to_string().starts_with(r#"sliding-log 5/60x: unknown unit "x"; use us ms s min h d"#));
 //! # Ok::<(), sluicegate::LimitError>(())
 //! ```
 //!
-//! - Deciding is the work of [`core`], a crate of pure functions without clock, lock or I/O.
+//! # Modules
+//!
+//! | module | for |
+//! |---|---|
+//! | [`limit`] | limits as data: their parts, bounds and [typed](limit::typed) construction |
+//! | [`wait`] | calls that wait in a queue instead of being denied: [`Limiter::acquire`] |
+//! | [`semaphore`] | concurrency limits: leases that expire if their holder crashes |
+//! | [`clock`] | the system's clock, and clocks for tests |
+//! | [`backend`] | the traits that memory and Redis implement, and their answers |
+//! | [`http_fields`] | the header fields `RateLimit`, `RateLimit-Policy` and `Retry-After` |
+//!
+//! # Errors
+//!
+//! [`LimitError`]: a text is not a limit, or limits do not go together. [`BuildError`]: a limiter
+//! cannot be built or changed. [`VerbError`]: a limit does not support a verb, or its arguments do
+//! not fit; a check cannot fail. [`backend::BackendError`] adds the failures of a shared store.
+//! [`Denied`] is a denial as an error, for callers that use `?`.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! - `derive`: `#[derive(Key)]` for structs and enums.
+//! - `serde`: limits, receipts and leases as text, decisions and answers as data.
+//! - `tokio`: `clock::TokioClock`, for tests that pause the runtime. Waiting needs no runtime.
+//!
+//! # Sister crates
+//!
+//! `sluicegate-redis` shares limits between processes, `sluicegate-tower` puts them before a
+//! service, `sluicegate-guard` has circuit breakers, bulkheads, retries and adaptive limits for
+//! calls to a dependency, and `sluicegate-core` holds the algorithms as pure functions.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
@@ -74,7 +106,8 @@ pub use sluicegate_core::{Decision, Denied, RetryAfter, Span, Time};
 pub use sluicegate_derive::Key;
 pub use store::OnFull;
 
-/// For the other crates of this workspace, which are released together with this one: no promise of stability.
+/// For the other crates of this workspace, which are released together with this one. It may change
+/// without notice.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::callbacks::Callbacks;
@@ -89,7 +122,7 @@ pub mod internal {
     pub use crate::wait::park::block_on;
     pub use crate::wait::queues::wake_all;
 
-    /// How lines of text are read.
+    /// The parts of the limit grammar.
     pub mod grammar {
         pub use crate::grammar::*;
     }
@@ -103,13 +136,13 @@ pub mod internal {
     use crate::clock::Alarm;
     use std::sync::Weak;
 
-    /// An alarm that was set for a time, and whom it wakes.
+    /// Creates an alarm for a time, and the handler that it wakes.
     pub fn alarm(wakes: Weak<dyn AlarmHandler>, at: Time) -> Alarm {
         Alarm::new(wakes, at)
     }
 }
 
-/// From the problem to the line of code.
+/// From the problem to the code.
 #[doc = include_str!("../docs/guide.md")]
 pub mod guide {
     #[doc = include_str!("../docs/waiting.md")]

@@ -1,4 +1,7 @@
-//! A limit as text and as data: one line, the same everywhere.
+//! Limits as text and as data: one line, the same everywhere.
+//!
+//! A [`Limit`] is parsed from text or built from numbers ([`typed`]), prints as its canonical text,
+//! and shows its parts as a [`Spec`].
 //!
 //! ```text
 //! token-bucket 30/60s burst=15

@@ -1,4 +1,11 @@
-//! Semaphores: `concurrency` limits, which grant a lease per call in progress under each key.
+//! Concurrency limits: how many calls of a key run at once.
+//!
+//! A [`Semaphore`] with a `concurrency` limit grants a lease per call in progress. The lease is
+//! released when it is dropped, and expires after the limit's `ttl` if its holder crashed. Waiters
+//! of a key are served first in, first out. Semaphores of one [`LeasePool`] share its leases. The
+//! guide is [`guide::concurrency`](crate::guide::concurrency).
+//!
+//! # Map
 //!
 //! | file | holds |
 //! |---|---|

@@ -1,4 +1,11 @@
-//! Waiting in a queue: `acquire` instead of `check`.
+//! Waiting in a queue instead of being denied: `acquire` instead of `check`.
+//!
+//! [`Limiter::acquire`](crate::Limiter::acquire) returns an [`Acquire`], to be awaited in any
+//! runtime or to block its thread, and results in an [`Acquired`]. Waiters of a key are served by
+//! [`Priority`] and then first in, first out; a wait that would be too long, or a full queue, is
+//! denied immediately. The guide is [`guide::waiting`](crate::guide::waiting).
+//!
+//! # Map
 //!
 //! | file | holds |
 //! |---|---|

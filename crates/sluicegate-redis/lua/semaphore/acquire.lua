@@ -12,7 +12,7 @@
 --     [9]   a waiter: the most entries in the queue
 -- Reply     one string: a status, now, the cost of the leases, the cost of the waiters ahead, when
 --           enough leases have expired for this one (if it was denied), when all have, the number
---           of waiters ahead, and the sequence number of its entry, or 0. All as of before the call.
+--           of waiters ahead, and the sequence number of its entry, or 0. All before the call.
 -- Status    '1' granted; '0' denied; 'f' denied, and the queue is full; 'h' a waiter that already
 --           holds its lease, with all values as of now.
 --           Alone, if nothing was done: 'm' more expired leases must be removed first; 'x' the data

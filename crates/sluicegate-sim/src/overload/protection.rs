@@ -152,10 +152,7 @@ mod tests {
         );
         assert!(refused("aimd 20 + gradient 20").contains("there is one breaker, and one of bulkhead,"));
         assert!(refused("braker 50%/10s").contains("did you mean breaker?"));
-        assert!(
-            refused("aimd")
-                .contains("aimd needs its initial limit right after it; write aimd 20")
-        );
+        assert!(refused("aimd").contains("aimd needs its initial limit right after it; write aimd 20"));
         assert!(
             refused("bulkhead 10 queue=5 wait=1s").contains("is not simulated; leave queue= and wait= out")
         );

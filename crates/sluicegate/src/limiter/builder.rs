@@ -141,8 +141,8 @@ impl LimiterBuilder {
         self
     }
 
-    /// When the limiter is taken to have been made, for limits that count from then: `initial`
-    /// without `start`. Now, unless said.
+    /// Sets the time at which the limiter counts as created, for limits that depend on it:
+    /// `initial` without `start`. The default is now.
     pub fn start(mut self, start: Time) -> LimiterBuilder {
         self.start = Some(start);
         self

@@ -36,7 +36,7 @@ enum Caller<A> {
         address: A,
         port: u16,
     },
-    #[key(tag = "nobody")]
+    #[key(tag = "anonymous")]
     Anonymous,
     r#Type,
 }
@@ -68,7 +68,7 @@ fn an_enum_is_its_variant_and_fields() {
     let address: IpAddr = Ipv4Addr::LOCALHOST.into();
     same(Caller::<IpAddr>::User(UserId(7)), ("caller", "User", (7,)));
     same(Caller::Address { address, port: 80 }, ("caller", "Address", address, 80));
-    same(Caller::<IpAddr>::Anonymous, ("caller", "nobody"));
+    same(Caller::<IpAddr>::Anonymous, ("caller", "anonymous"));
     same(Caller::<IpAddr>::Type, ("caller", "Type"));
     let _: Option<Never> = None;
 }
@@ -91,5 +91,5 @@ fn no_two_values_are_one_key() {
     add(&Caller::<u64>::Anonymous);
     add(&Caller::<u64>::Type);
     add(&Site);
-    add(&Token("nobody".into()));
+    add(&Token("anonymous".into()));
 }
