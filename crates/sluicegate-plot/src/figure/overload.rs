@@ -114,7 +114,7 @@ fn description(report: &Report) -> String {
 impl OverloadView {
     fn title(self, report: &Report) -> String {
         match self {
-            OverloadView::Calls => format!("Calls each {}", span(report.timeline.width())),
+            OverloadView::Calls => format!("Calls per {}", span(report.timeline.width())),
             OverloadView::Waits => "How long callers waited".to_owned(),
             OverloadView::Limit => "At the dependency".to_owned(),
         }
@@ -127,7 +127,7 @@ impl OverloadView {
         scene.text(words);
         let inks: &[(Ink, &str)] = match self {
             OverloadView::Calls => &[(Ink::Allowed, "good"), (Ink::Denied, "denied"), (Ink::Over, "failed")],
-            OverloadView::Waits => &[(Ink::AllowedSoft, "half of them"), (Ink::Over, "99 of 100")],
+            OverloadView::Waits => &[(Ink::AllowedSoft, "p50"), (Ink::Over, "p99")],
             OverloadView::Limit => &[(Ink::AllowedSoft, "calls")],
         };
         for (ink, words) in inks {

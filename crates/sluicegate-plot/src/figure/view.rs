@@ -43,7 +43,7 @@ impl View {
     /// What bars of that width show.
     pub(crate) fn traffic_title(report: &Report<'_>, width: Span) -> String {
         let what = if report.simulation.has_costs() { "Cost" } else { "Calls" };
-        format!("{what} each {}", cut(&span(width), PERIOD_MAX))
+        format!("{what} per {}", cut(&span(width), PERIOD_MAX))
     }
 
     /// The limit that the window of one is measured against.

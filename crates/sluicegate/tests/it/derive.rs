@@ -57,8 +57,8 @@ fn a_struct_is_the_tuple_of_its_fields() {
     same(TeamId(7), ("team", 7));
     same(Token("t-1".into()), "t-1");
     same(Site, ());
-    same(Reply { user: UserId(7), thread: "home", of: Some(3).unwrap_or(0) }, ((7,), "home", 3));
-    same(Arc::new(UserId(7)), &Box::new(UserId(7)));
+    same(Reply { user: UserId(7), thread: "home", of: 3 }, ((7,), "home", 3));
+    same(Arc::new(UserId(7)), Box::new(UserId(7)));
     same(Cow::Borrowed("user:42"), "user:42");
     assert_eq!(*Token("~x".into()).to_bytes(), *"~x".to_bytes());
 }
