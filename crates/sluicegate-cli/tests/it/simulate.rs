@@ -116,7 +116,7 @@ fn every_view_is_drawn_in_80_columns() {
     let crowd = ["--workload", "poisson 50/s keys=30 zipf=1 for=1min"];
     let limits = ["simulate", "--limit", "token-bucket 2/s burst=10", "--limit", "pacer 2/s queue=3"];
     let drawing = said(&[&limits[..], &crowd, &["--terminal"]].concat(), "");
-    for heading in ["Calls each 1 s:", "Used in the last 1 s by caller-1:", "Left to use by caller-1"] {
+    for heading in ["Calls per 1 s:", "Used in the last 1 s by caller-1:", "Left to use by caller-1"] {
         assert!(drawing.contains(heading), "{heading} in\n{drawing}");
     }
     let widest = drawing.lines().map(|line| line.chars().count()).max();
