@@ -1,10 +1,10 @@
-//! Generic cell rate algorithm (GCRA): a bucket in a single number. Token bucket, leaky bucket,
-//! minimum interval and pacer are this code under four names.
+//! Generic cell rate algorithm (GCRA): a bucket stored as a single number. Token bucket, leaky
+//! bucket, minimum interval and pacer all run this code.
 //!
 //! A bucket holds `burst` units, and one unit comes back every `period / count`. Instead of the
 //! level we store the moment at which the bucket will be full again, which the literature calls the
 //! theoretical arrival time. Spending moves that moment into the future, and time brings it nearer.
-//! How far ahead it lies is how much has been used.
+//! How far ahead that moment lies tells how much has been used.
 //!
 //! ```text
 //! Settings   interval = period / count      fill = interval * burst      (exact fractions)
@@ -20,7 +20,8 @@
 //! Promise    any stretch of length w admits at most burst + w / interval units.
 //! Rounding   none in the decision; waits are rounded up to a whole microsecond, remaining is
 //!            rounded down.
-//! Clock      a step back makes a bucket in use stricter by the step until the clock catches up.
+//! Clock      if the clock steps back, a bucket in use is stricter until the clock has caught up:
+//!            `ahead` has grown by the size of the step.
 //! Cost       a multiplication and one or two divisions; nothing runs in the background.
 //!
 //! Example    5 per second, burst 2: interval 200 ms, fill 400 ms. At t = 0 two calls are allowed
@@ -41,8 +42,8 @@ use crate::time::{DAY, Exact, Span, Time};
 /// Longer than any duration that matters, and short enough to add to any moment.
 const LONGEST: u64 = 1 << 60;
 
-/// `b` of a key that has called: a bucket that is full at the epoch itself must differ from an
-/// unseen one.
+/// The value of `b` once a key has called. It distinguishes a bucket that is full at the epoch from
+/// an unseen key.
 const SEEN: u32 = 1;
 
 /// The wording of the error for a bucket that fills too slowly, in the terms of its limit.
@@ -63,7 +64,8 @@ pub struct Gcra {
     share: Share,
 }
 
-/// Computes the used share of a bucket without a division: the fill time is at most 2^16 units.
+/// Precomputed so that the used share of a bucket needs no division. Time is measured in units so
+/// coarse that the fill time is less than 2^16 of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Share {
     /// A unit is 2^shift microseconds.
@@ -75,7 +77,8 @@ struct Share {
 impl Share {
     fn of(fill: Exact) -> Share {
         let shift = (u64::BITS - fill.whole.leading_zeros()).saturating_sub(16);
-        // Always fits: at most 2^32 / 2, as a bucket of a single unit counts as two.
+        // Always fits: the divisor is at least 2 (a fill time of one unit counts as two), so the
+        // quotient is at most 2^31.
         Share { shift, unit: u32::try_from((1 << 32) / (fill.whole >> shift).max(2)).unwrap_or(u32::MAX) }
     }
 }
@@ -99,7 +102,7 @@ impl Gcra {
         gcra.share = Share::of(gcra.fill);
         gcra.debt_max = gcra.add(gcra.fill, Exact::from_whole(CENTURY.as_micros()));
         if gcra.fill > Exact::from_whole(CENTURY.as_micros()) {
-            // In whole days, rounded up: as microseconds it might not fit.
+            // Reported in whole days, rounded up: the microseconds might not fit in 64 bits.
             let micros = (u128::from(burst) * u128::from(period)).div_ceil(u128::from(count));
             let days = u64::try_from(micros.div_ceil(u128::from(DAY))).unwrap_or(u64::MAX);
             return Err(OutOfBounds::above(
@@ -118,8 +121,8 @@ impl Gcra {
         self.burst
     }
 
-    /// Returns `interval * units`, exact up to [`LONGEST`]. Only limits about to be rejected,
-    /// refunds and settlements reach that.
+    /// Returns `interval * units`, exact below [`LONGEST`] and capped there. Only refunds,
+    /// settlements and limits that are about to be rejected reach the cap.
     #[inline]
     fn time_for(&self, units: u32) -> Exact {
         if units == 1 {
@@ -144,14 +147,14 @@ impl Gcra {
         }
     }
 
-    /// Subtracts two durations or moments, down to zero.
+    /// Returns `left - right`, for two durations or two moments, or zero if that would be negative.
     #[inline]
     fn saturating_sub(&self, left: Exact, right: Exact) -> Exact {
         if left <= right {
             return Exact::ZERO;
         }
-        // Cannot wrap: left > right, and a whole is borrowed only if left's part is the smaller
-        // one.
+        // Cannot wrap: left > right, so if left's part is the smaller one, its whole is the larger
+        // one and can lend 1.
         if left.part >= right.part {
             Exact { whole: left.whole - right.whole, part: left.part - right.part }
         } else {
@@ -187,7 +190,7 @@ impl Gcra {
     /// Returns what remains if 64 bits are enough to compute it, as they mostly are.
     #[inline]
     fn remaining_in_64_bits(&self, ahead: Exact) -> Option<u32> {
-        // The bucket of most callers is full, and needs no division.
+        // Most callers have a full bucket, which needs no division.
         if ahead == Exact::ZERO {
             return Some(self.burst);
         }
@@ -202,8 +205,8 @@ impl Gcra {
         u32::try_from(u64::from(self.burst).saturating_sub(used)).ok()
     }
 
-    /// Returns a duration in units of 1/count microseconds, which is also units used times the
-    /// period.
+    /// Returns a duration in units of 1/count microseconds. For a time ahead, the same number is
+    /// the units used times the period.
     fn parts(&self, duration: Exact) -> u128 {
         u128::from(duration.whole) * u128::from(self.rate.count()) + u128::from(duration.part)
     }
@@ -212,11 +215,12 @@ impl Gcra {
     #[inline]
     fn spend(&self, ahead: Exact, cost: u32) -> Exact {
         let due = self.add(ahead, self.time_for(cost));
-        // Debt stops at a century. After a step back of the clock it may already be deeper.
+        // Debt is capped at a century. After a step back of the clock it may already be above the
+        // cap; then it stays as it is.
         if due > self.debt_max { self.debt_max.max(ahead) } else { due }
     }
 
-    /// Returns time to the bucket: it is full that much earlier, but not before now.
+    /// Returns a charge, as time: the bucket is full that much earlier, but not before now.
     fn return_time(&self, cell: Cell, now: Time, returned: Exact) -> Cell {
         Self::full_in(self.saturating_sub(Self::ahead(cell, now), returned), now)
     }
@@ -239,9 +243,9 @@ impl Gcra {
     }
 }
 
-/// A limit that is a bucket. Implementing this gives it all of [`Algorithm`].
+/// A limit that is a bucket. Implementing this trait implements [`Algorithm`].
 pub trait Bucket {
-    /// Whether allowed calls leave evenly spaced instead of immediately.
+    /// Whether allowed calls act evenly spaced instead of immediately.
     const PACED: bool = false;
 
     /// Returns the arithmetic.
@@ -252,14 +256,15 @@ pub trait Bucket {
         Cell::UNSEEN
     }
 
-    /// Returns the state of an unseen key for computing waits. It differs before a bucket's
-    /// `start`: the bucket already holds `initial`, but refills only from the start on.
+    /// Returns the state of an unseen key for computing waits. It differs from [`Bucket::unseen`]
+    /// only before a bucket's `start`, when the bucket already holds `initial` but does not refill
+    /// yet.
     fn unseen_for_waits(&self, now: Time) -> Cell {
         self.unseen(now)
     }
 
-    /// Returns the key's state, whether or not it has called. (Field by field: a copy of the whole
-    /// would stall on fields that were just written.)
+    /// Returns the key's state, whether or not it has called. It is copied field by field, because
+    /// copying the whole struct at once would stall if a field was just written.
     #[inline]
     fn current(&self, state: &Cell, now: Time) -> Cell {
         if state.b == SEEN { Cell { at: state.at, a: state.a, b: SEEN } } else { self.unseen(now) }
@@ -280,7 +285,7 @@ impl<B: Bucket> Algorithm for B {
         self.gcra().burst
     }
 
-    /// Handles keys that have called, in 64 bits, and computes `ahead` only once.
+    /// Handles only keys that have called, and only if 64 bits are enough. Computes `ahead` once.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn try_charge(&self, state: &mut Cell, now: Time, cost: u32) -> Result<Charged, NotCharged> {
@@ -292,7 +297,7 @@ impl<B: Bucket> Algorithm for B {
         let remaining = gcra.remaining_in_64_bits(ahead).ok_or(NotCharged::UNKNOWN)?;
         let remaining = remaining_after(remaining, cost)?;
         let delay = if Self::PACED { Span::from_micros(ahead.ceil()) } else { Span::ZERO };
-        // At most `fill`, since the cost remains: there is no debt to bound.
+        // At most `fill`, since no more than what remained is charged: there is no debt to cap.
         let due = gcra.add(ahead, gcra.time_for(cost));
         *state = Gcra::full_in(due, now);
         let reset_after = Span::from_micros(due.ceil());
@@ -342,8 +347,8 @@ impl<B: Bucket> Algorithm for B {
 
     fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
         let (gcra, cell) = (self.gcra(), self.current(state, now));
-        // A full bucket is left alone: moving `full_at` up to now would make a later step back
-        // stricter.
+        // A full bucket is left alone: moving `full_at` forward to now would make the bucket
+        // stricter after a later step back.
         let returns = cost > 0 && Gcra::ahead(cell, now) > Exact::ZERO;
         if returns {
             *state = gcra.return_time(cell, now, gcra.time_for(cost));
@@ -357,10 +362,10 @@ impl<B: Bucket> Algorithm for B {
         Charge { cost, stack: 0, height, waited: waited || Self::PACED }
     }
 
-    /// What has leaked since the charge is not returned twice: at most the time from now to the
-    /// moment at which the bucket was to be full after the charge. A call that had to wait has a
-    /// time slot. Once a later call has the next one, returning it would let two calls act at once,
-    /// so nothing is returned.
+    /// Returns at most the time from now to the charge's height, the moment at which the bucket was
+    /// to be full after the charge: what has leaked since the charge must not be returned as well.
+    /// A call that had to wait holds a time slot. Once a later call holds the next slot, returning
+    /// this one would let two calls act at once, so nothing is returned.
     fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
         let Times { now, latest } = times;
         let (gcra, cell) = (self.gcra(), self.current(state, now));
@@ -387,7 +392,8 @@ impl<B: Bucket> Algorithm for B {
         charge.height = charge.height.min(Exact { whole: state.at, part: state.a });
     }
 
-    /// Returns a pacer's next free time slot, or else when the next whole unit is available.
+    /// Returns when a pacer's next time slot is free or, for other buckets, when the next whole
+    /// unit is available.
     fn next_window(&self, state: &Cell, now: Time) -> Time {
         if Self::PACED {
             return now.saturating_add(self.reset_after(state, now));
@@ -401,8 +407,8 @@ impl<B: Bucket> Algorithm for B {
     }
 
     fn is_idle(&self, state: &Cell, now: Time) -> bool {
-        // The second half is for a bucket with `initial`: a key that was refunded to full must not
-        // be dropped while an unseen one would still hold less.
+        // The last condition is for a bucket with `initial`: a key that was refunded until full
+        // must not be dropped while an unseen key would hold less.
         let is_full = |cell| Gcra::ahead(cell, now) == Exact::ZERO;
         state.b != SEEN || is_full(*state) && is_full(self.unseen_for_waits(now))
     }
@@ -416,28 +422,28 @@ impl<B: Bucket> Algorithm for B {
             (Gcra::ahead(self.for_waits(state, now), now), self.gcra().share);
         // Exact to 1 in 2^15, or to a microsecond; `recovers_in` breaks ties.
         let share = (ahead.whole >> shift).saturating_mul(u64::from(unit));
-        // As for `is_idle`: a key that was refunded cannot be dropped before unseen ones are full.
+        // As in `is_idle`: a refunded key cannot be dropped before an unseen key would be full.
         let recovered = ahead.max(Gcra::ahead(self.unseen_for_waits(now), now));
         Some(Debt { share, recovers_in: Span::from_micros(recovered.ceil()) })
     }
 
-    /// Keeps the units used, leaked at the old rate until now. The debt is rounded up to 1/count of
-    /// a microsecond, which no decision can tell: both sides of each comparison are multiples of
-    /// that.
+    /// Keeps the units that are still used now, after leaking at the old rate. Their time is
+    /// rounded up to a multiple of 1/count microseconds. This changes no decision, because both
+    /// sides of every comparison are such multiples.
     fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
         let (gcra, before) = (self.gcra(), old.gcra());
         if gcra.rate == before.rate || state.b != SEEN {
             return;
         }
-        // After a step back `full_at` lies further ahead by the step, which is not usage. The
-        // latest known time may be another key's, but no charge of this key is later than its
-        // `full_at`.
+        // After a step back of the clock, `full_at` lies further ahead by the size of the step,
+        // which must not count as usage. So usage is measured at the latest known time. That may
+        // come from another key, so it is capped at `full_at`: no charge of this key is later.
         let at = times.now.max(times.latest.min(Time::saturating_from_micros(state.at)));
         let used_periods = before.parts(Gcra::ahead(*state, at));
         let old_period = u128::from(before.rate.period().as_micros());
         let period = u128::from(gcra.rate.period().as_micros());
-        // units = used_periods / old_period, and in parts of a microsecond at the new rate: units *
-        // period
+        // The units used are used_periods / old_period. At the new rate they take units * period,
+        // in 1/count microseconds.
         let most = gcra.parts(gcra.debt_max);
         let parts = (used_periods / old_period)
             .checked_mul(period)

@@ -1,8 +1,8 @@
 //! Sliding log: at most N in any period, exactly, because every call is recorded.
 //!
 //! The log keeps the time and cost of every allowed call. A new call looks back one period and adds
-//! up the costs. It is the only algorithm that keeps the count in *every* period, wherever that
-//! begins, and it pays for this with memory.
+//! up the costs. This is the only algorithm that keeps to the count in *every* period, wherever the
+//! period begins. The price is memory.
 //!
 //! ```text
 //!            |<------- period ------->|
@@ -16,13 +16,13 @@
 //! Formula    allow if the costs in (now - period, now] + cost <= count
 //! Promise    any stretch of one period admits at most count.
 //! Rounding   none: everything is whole.
-//! Clock      a call earlier than the latest recorded one is decided and recorded as if it came at
-//!            that time; waits count from its own time. Only a recorded call drops entries that
-//!            have aged out, so a glimpse of a wrong, later time loses nothing.
+//! Clock      a call with an earlier time than the latest recorded call is decided and recorded at
+//!            the latter's time, but its waits count from its own. Only recording a call drops
+//!            aged-out entries, so a peek at a wrong, later time loses nothing.
 //! Cost       16 bytes per call (or microsecond) within the period; a binary search per decision.
-//! All        with `count=all`, the newest entries that add up to count decide every check, so
-//!            older ones are dropped: a caller that keeps hammering cannot make the log grow. (A
-//!            refund returns what is still recorded.)
+//! All        with `count=all`, every check depends only on the newest entries that add up to
+//!            count. Older ones are dropped, so a caller that ignores denials cannot make the log
+//!            grow. (A refund returns only what is still recorded.)
 //!
 //! Example    5/60s: calls at 0, 10, 20, 30 and 40 s are allowed. A call at 50 s is denied and may
 //!            retry in 10 s, when the first one ages out.
@@ -34,11 +34,11 @@ use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use alloc::collections::VecDeque;
 
-/// From here on a running total restarts at zero. The entries of one period still fit above it many
-/// times.
+/// Above this, running totals restart at zero. The costs of many more periods would still fit.
 const REBASE_AT: u64 = 1 << 60;
 
-/// Entries scanned one by one before a binary search: between two calls few entries age out.
+/// How many of the oldest entries are scanned before a binary search is used: few entries age out
+/// between two calls.
 const SCANNED_FIRST: usize = 4;
 
 /// The sliding log. Pick it when the count must hold in every period, and is small enough to
@@ -52,7 +52,7 @@ pub struct SlidingLog {
 /// The recorded calls of one key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Log {
-    /// The time of the latest recorded call. It stays if that call is rolled back.
+    /// The time of the latest recorded call. Kept even if that call is rolled back.
     latest: u64,
     entries: VecDeque<Entry>,
     /// The running total before the oldest entry.
@@ -63,7 +63,8 @@ pub struct Log {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     at: u64,
-    /// The cost of this and all earlier entries: the sum of any range is one subtraction.
+    /// The cost of this and all earlier entries, so that the sum of any range takes one
+    /// subtraction.
     total: u64,
 }
 
@@ -92,7 +93,8 @@ impl Log {
         }
     }
 
-    /// Restarts the running total long before it could wrap: in a busy log it grows for years.
+    /// Restarts the running total long before it could wrap: in a busy log the total grows for
+    /// years.
     fn rebase(&mut self) {
         if self.before > REBASE_AT {
             for entry in &mut self.entries {
@@ -103,14 +105,14 @@ impl Log {
     }
 
     /// Rebuilds a log kept elsewhere: the time of the latest recorded call, and entries of a time
-    /// and the running total of cost, oldest first. The entries that a decision depends on are
-    /// enough.
+    /// and the running total of cost, oldest first. Only the entries that decisions depend on are
+    /// needed.
     pub fn from_entries(latest: Time, entries: impl IntoIterator<Item = (Time, u64)>) -> Log {
         let mut log = Log { latest: latest.as_micros(), ..Log::EMPTY };
         for (at, total) in entries {
             let entry = Entry { at: at.as_micros(), total };
             match log.entries.back_mut() {
-                // An entry out of order carries no information.
+                // An entry out of order is ignored.
                 Some(last) if entry.at < last.at || entry.total < last.total => {}
                 Some(last) if last.at == entry.at => *last = entry,
                 _ => log.entries.push_back(entry),
@@ -139,11 +141,11 @@ impl SlidingLog {
         SlidingLog::with_count_max(rate, LOG_COUNT_MAX)
     }
 
-    /// Creates a log with another bound on the count, if the memory can be spared: 16 bytes per
-    /// call and key.
+    /// Creates a log with a bound on the count other than the default. Every recorded call of every
+    /// key takes 16 bytes.
     ///
     /// # Errors
-    /// If the count is above that bound.
+    /// If the count is above `count_max`.
     pub fn with_count_max(rate: Rate, count_max: u32) -> Result<SlidingLog, OutOfBounds> {
         let (count, most) = (u64::from(rate.count()), u64::from(count_max));
         if count > most {
@@ -165,7 +167,7 @@ impl SlidingLog {
         let at = now.as_micros().max(log.latest);
         let period = self.rate.period().as_micros();
         let is_live = |entry: &Entry| entry.at + period > at;
-        // The common cases: all entries have aged out, or at most a few of the oldest.
+        // The common cases: all entries have aged out, or only a few of the oldest have.
         if !log.entries.back().is_some_and(is_live) {
             return log.entries.len();
         }
@@ -178,7 +180,7 @@ impl SlidingLog {
         Span::from_micros((entry.at + self.rate.period().as_micros()).saturating_sub(now.as_micros()))
     }
 
-    /// Returns the index of the entry with that time.
+    /// Returns the index of the entry with this time.
     fn find(log: &Log, at: u64) -> Option<usize> {
         log.entries.binary_search_by_key(&at, |entry| entry.at).ok()
     }

@@ -1,8 +1,8 @@
-//! Token bucket: spend saved-up tokens, which come back evenly.
+//! Token bucket: calls spend tokens, and tokens refill at a steady rate.
 //!
-//! A bucket holds at most `burst` tokens and refills evenly, `count` every `period`. A call takes
-//! as many tokens as it costs; if there are too few, it takes none and is denied. Saved-up tokens
-//! allow a burst, and in the long run calls are limited to the rate.
+//! A bucket holds at most `burst` tokens and refills steadily, `count` tokens every `period`. A
+//! call spends as many tokens as it costs; if there are too few, it is denied and spends none.
+//! Unspent tokens allow a burst; in the long run, calls are held to the rate.
 //!
 //! ```text
 //! tokens 5 |*                             token-bucket 1/s burst=5
@@ -20,13 +20,13 @@
 //! Formula    level(t) = min(burst, level + (t - last) * count / period); allow if level >= cost
 //! Promise    any stretch of length w admits at most burst + w * count / period.
 //! Rounding   none in the decision; waits are rounded up, remaining is rounded down.
-//! Clock      a step back lowers the level of a bucket in use by what the step would have refilled,
-//!            until the clock has caught up.
+//! Clock      if the clock steps back, the level of a bucket in use drops by what refills in a time
+//!            as long as the step, until the clock has caught up.
 //! Cost       16 bytes per key; a multiplication and a division per decision.
 //! Unseen     with `initial`, an unseen key holds
 //!            min(burst, initial + (t - start) * count / period), and `initial` before `start`:
-//!            as if every key had been refilling since then, without any state. Once charged, a
-//!            key refills from the level that the charge left.
+//!            as if every key had been refilling since `start`, though nothing is stored. Once
+//!            charged, a key refills from the level that the charge left.
 //!
 //! Example    30/60s burst=15: 15 calls are allowed at once; the next may retry in 2 s.
 //! ```
@@ -63,10 +63,10 @@ impl TokenBucket {
         Ok(TokenBucket { gcra: Gcra::new(rate, burst, &FILL_TIME)?, initial: None })
     }
 
-    /// Sets what an unseen key holds: `tokens` at `start`, and refilling since then.
+    /// Sets what an unseen key holds: `tokens` at `start`, refilling from then on.
     ///
     /// # Errors
-    /// If that is more than the burst.
+    /// If `tokens` is more than the burst.
     pub fn starting_with(self, tokens: u64, start: Time) -> Result<TokenBucket, OutOfBounds> {
         let burst = self.gcra.burst();
         match u32::try_from(tokens) {
@@ -105,7 +105,7 @@ impl TokenBucket {
         self.initial.map_or(Cell::UNSEEN, |Initial { tokens, start }| self.filling(tokens, since(start)))
     }
 
-    /// Kept out of the fast path: most keys have called before.
+    /// Out of line to keep the fast path small: most keys have called before.
     #[cold]
     fn filling(&self, tokens: u32, since: Time) -> Cell {
         self.gcra.with_used(self.gcra.burst() - tokens, since)

@@ -1,14 +1,15 @@
 //! Limiters whose keys are in a shared store.
 //!
-//! **The script decides; the core recomputes the decision on the state in its reply; the two must
-//! agree.** A script returns only whether the call is allowed, and the state. The core computes the
-//! other fields of the decision from that state, so that they are the same as in memory.
+//! **The script decides, the core recomputes the decision from the state in the reply, and the two
+//! must agree.** A script returns only whether the call is allowed, and the state. The core
+//! computes the other fields of the decision from that state, so that they are the same as in
+//! memory.
 //!
 //! ```text
 //! builder        builds a limiter              call      checks: one, a batch, all or nothing
 //! script_calls   the verbs as script calls     reply     parses the scripts' replies
 //! reservation    what `reserve` returns        denials   when a cached denial answers
-//! acquire        waits; queue, wait_guard
+//! acquire        waits until a call is allowed, with queue and wait_guard
 //! ```
 
 mod acquire;
@@ -66,10 +67,10 @@ use std::time::Duration;
 /// # }
 /// ```
 ///
-/// It has the methods of [`sluicegate::Limiter`] with the same arguments and decisions; to move to
-/// it, change the constructor and add `.await?`. The time is the store's, so the clocks of the
-/// processes do not matter; methods that end in `_at` take it as an argument, for tests and
-/// replays. Clones share one limiter.
+/// It has the methods of [`sluicegate::Limiter`] with the same arguments and decisions. To switch
+/// to a shared store, change the constructor and add `.await?`. The time is the store's, so the
+/// clocks of the processes do not matter; methods that end in `_at` take the time as an argument
+/// instead, for tests and replays. Clones share one limiter.
 #[derive(Clone)]
 pub struct RedisLimiter {
     pub(crate) inner: Arc<Inner>,
@@ -93,8 +94,8 @@ pub(crate) struct Inner {
 }
 
 impl RedisLimiter {
-    /// Builds a limiter from a limit, or from a list of limits that must all allow a call, in a
-    /// store: [`RedisLimiterBuilder::in_store`].
+    /// Builds a limiter from a limit, or from a list of limits that must all allow a call.
+    /// [`RedisLimiterBuilder::in_store`] sets its store.
     pub fn builder(limits: impl IntoLimits) -> RedisLimiterBuilder {
         RedisLimiterBuilder::new(limits.into_limits())
     }
@@ -144,7 +145,8 @@ impl RedisLimiter {
     /// remains, the answer is the denial of cost 1.
     ///
     /// # Errors
-    /// If the limit does not support it (`count=all`, `smooth`), or the store gives no answer.
+    /// If the limit does not support it (`count=all`, `smooth`), or the store gives no answer and
+    /// the limiter has no fallback.
     pub async fn take(&self, key: impl Key, up_to: u64) -> Result<(Answer, u64), BackendError> {
         self.inner.take(&key.to_bytes(), up_to, None).await
     }
@@ -162,7 +164,7 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// If the limit does not support it (a pacer, `smooth` with a warm-up), or the store gives no
-    /// answer.
+    /// answer and the limiter has no fallback.
     pub async fn refund(&self, key: impl Key, cost: u64) -> Result<Answer, BackendError> {
         self.inner.refund(&key.to_bytes(), cost, None).await
     }
@@ -176,11 +178,11 @@ impl RedisLimiter {
     }
 
     /// Charges the key now; the caller acts after the answer's delay, which is at most `max_wait`.
-    /// Buckets may borrow what refills until then; other limits answer as to a check.
+    /// Buckets may borrow what refills in that time; other limits decide as for a check.
     ///
     /// # Errors
     /// If the limit does not support it (`count=all`, `smooth`), the key has too many open
-    /// receipts, or the store gives no answer.
+    /// receipts, or the store gives no answer and the limiter has no fallback.
     pub async fn reserve(
         &self,
         key: impl Key,
@@ -210,7 +212,8 @@ impl RedisLimiter {
     /// Like a reservation, but without a receipt. Under `smooth` this is how callers wait.
     ///
     /// # Errors
-    /// If the limit does not support it (`count=all`), or the store gives no answer.
+    /// If the limit does not support it (`count=all`), or the store gives no answer and the limiter
+    /// has no fallback.
     pub async fn check_within(
         &self,
         key: impl Key,
@@ -235,10 +238,11 @@ impl RedisLimiter {
     }
 
     /// Returns the part of a reservation's cost that still counts. Returns `true` if anything was
-    /// returned, and `false` if the receipt is used, unknown or no longer worth anything.
+    /// returned, and `false` if the receipt is unknown, has already been used, or has nothing left
+    /// to return.
     ///
     /// # Errors
-    /// If the receipt is not one of a shared store, or the store gives no answer.
+    /// If the receipt was not issued by a shared store, or the store gives no answer.
     pub async fn cancel(&self, receipt: &Receipt) -> Result<bool, BackendError> {
         self.inner.close(receipt, Close::Cancel, None).await
     }
@@ -251,8 +255,8 @@ impl RedisLimiter {
         self.inner.close(receipt, Close::Cancel, Some(now)).await
     }
 
-    /// Changes the charge of a reservation to what was used: the rest is returned, an excess
-    /// becomes debt. Returns `false` if the receipt is used or unknown.
+    /// Changes the charge of a reservation to what was used: any rest is returned, and any excess
+    /// becomes debt. Returns `false` if the receipt is unknown or has already been used.
     ///
     /// # Errors
     /// As [`RedisLimiter::cancel`].
@@ -269,7 +273,7 @@ impl RedisLimiter {
     }
 
     /// Returns when the key's next window starts, or its next unit is available, rounded up. For an
-    /// idle bucket or log that is now.
+    /// idle bucket or log, this is now.
     ///
     /// # Errors
     /// If the store gives no answer.
@@ -317,7 +321,7 @@ impl RedisLimiter {
         Arc::clone(&self.inner.limits)
     }
 
-    /// The scope that its keys belong to.
+    /// The scope that the limiter's keys belong to.
     pub fn scope(&self) -> &str {
         &self.inner.scope
     }
@@ -407,7 +411,7 @@ impl Inner {
             Ok(Some(decision)) => Ok(decision),
             Err(failure) => Err(failure),
         };
-        // Without the store there is no receipt: it would be valid in this process only.
+        // A fallback issues no receipt: it would be valid in this process only.
         let answer = self.answered(reserved, |limiter| {
             limiter.reserve(key, cost, max_wait.into()).ok().map(|reserved| reserved.decision())
         })?;
@@ -428,7 +432,7 @@ impl Inner {
         Ok(self.answered(decision, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?)
     }
 
-    /// Cancels or settles. A receipt of another scope is unknown here.
+    /// Cancels or settles a reservation. A receipt of another scope counts as unknown.
     pub(crate) async fn close(
         self: &Arc<Inner>,
         receipt: &Receipt,
@@ -530,7 +534,7 @@ impl Inner {
         Ok(decision)
     }
 
-    /// Decides a reservation. `None` if the key has too many open receipts.
+    /// Decides a reservation. Returns `None` if the key has too many open receipts.
     async fn decide_reserve(
         &self,
         round_trip: &mut RoundTrip<'_>,
@@ -550,13 +554,13 @@ impl Inner {
         Ok(Some(decision))
     }
 
-    /// Recomputes the decision of a check on the states before it.
+    /// Recomputes the decision of a check from the states before the check.
     fn decided(&self, reply: ScriptReply, cost: u32) -> Result<Decision, StoreFailure> {
         let (success, now, mut states) = self.states(reply)?;
         let decision = match (self.encoded.as_slice(), states.as_slice()) {
             _ if cost == 0 => peek_list(&self.compiled, &states, now, 0),
-            // The script has already recorded the denied call, and its reply has the log after
-            // that.
+            // The script has already recorded the denied call, so the log in its reply includes
+            // that call.
             ([encoded], [state]) if !success && encoded.counts_denied() && cost <= encoded.limit.limit() => {
                 encoded.limit.peek(state, now, cost)
             }
@@ -610,7 +614,7 @@ fn require_agreement(script: bool, core: bool) -> Result<(), StoreFailure> {
     )))
 }
 
-/// For the result of a verb that all limits are known to support.
+/// Stands in for an error that cannot occur: all limits are known to support the verb.
 fn unreachable_verb<T>() -> T {
     unreachable!("all limits support the verb")
 }

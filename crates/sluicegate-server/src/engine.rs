@@ -1,4 +1,4 @@
-//! The engine: every protocol asks it for decisions, and nothing else decides.
+//! The engine: every protocol gets its decisions here, and nowhere else.
 //!
 //! ```text
 //!                    rule and key, as a request names them
@@ -22,7 +22,7 @@
 //! | `rule_cache.rs` | the rules that one connection uses |
 //! | `inline.rs`, `throttle.rs` | limits that come with a request, `CL.THROTTLE` among them |
 //! | `leases.rs`, `lease_pools.rs` | leases of `concurrency` limits, and their bounds |
-//! | `storage.rs` | where keys live; builds the backends |
+//! | `storage.rs` | where the state of keys is kept; builds the backends |
 //! | `request_error.rs` | why a request has no decision |
 //!
 //! # Invariants
@@ -32,7 +32,7 @@
 //! - A denial is an answer. [`RequestError`] means that there is no decision: the request is
 //!   invalid, or nothing can decide it now.
 //! - No counter, cache or table here grows with the number of keys or clients.
-//! - A reload replaces all rules or none. Calls in flight finish under the rules they found.
+//! - A reload replaces all rules or none. A call finishes under the rules it was created with.
 
 mod call;
 mod check_all;
@@ -121,7 +121,8 @@ pub struct Engine {
     clock: Arc<dyn Clock>,
     storage: Arc<Storage>,
     rules: ArcSwap<RuleSet>,
-    /// The number of loads so far. Connections compare it with that of their rule cache.
+    /// How many times rules have been loaded. A connection compares this with the number in its
+    /// rule cache.
     loads: AtomicU64,
     /// Notified after each load, so that lease waiters re-evaluate.
     loaded: Notify,
@@ -131,7 +132,8 @@ pub struct Engine {
 /// A rule and a key, as a request names them.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
-    /// The name of a rule, or an inline limit or list of limits. No name contains a space.
+    /// The name of a rule, or an inline limit or list of limits. No rule name contains a space or a
+    /// slash.
     pub rule: &'a str,
     /// The key.
     pub key: &'a [u8],
@@ -163,11 +165,12 @@ impl Engine {
         Ok(Engine { settings, clock, storage, rules, loads, loaded, inline })
     }
 
-    /// Replaces the rules by those of a configuration, all or none. Keys keep what they have used.
+    /// Replaces all rules with those of a configuration, or changes nothing. Keys keep what they
+    /// have used.
     ///
     /// # Errors
-    /// If two rules have one name, a list of limits is invalid, or there is not enough memory. Then
-    /// the previous rules stay in effect.
+    /// If two rules have the same name, a list of limits is invalid, or there is not enough memory.
+    /// In that case the previous rules stay in effect.
     pub fn load(&self, specs: Vec<RuleSpec>) -> Result<(), RequestError> {
         let fallback = self.settings.fallback();
         let rules = RuleSet::new(&self.storage, specs, fallback, &self.rules.load(), self.now())?;
@@ -182,12 +185,12 @@ impl Engine {
         self.rules.load_full()
     }
 
-    /// Counts the decisions of inline limits, `CL.THROTTLE` included.
+    /// The numbers of decisions under inline limits, including `CL.THROTTLE`.
     pub fn inline_tally(&self) -> TallyView {
         self.inline.tally().view()
     }
 
-    /// Counts the leases of inline limits.
+    /// The numbers of leases under inline limits.
     pub fn inline_leases(&self) -> LeaseStats {
         self.inline.leases()
     }
@@ -208,14 +211,14 @@ impl Engine {
         self.storage.store()
     }
 
-    /// Returns `true` if every rule can decide now: the store is reachable, at least in part, or
-    /// each rule has a fallback.
+    /// Returns `true` if the engine is ready to answer: at least part of the store is reachable, or
+    /// every rule has a fallback.
     pub fn is_ready(&self) -> bool {
         let has_fallback = |rule: &Arc<Rule>| rule.on_failure() != OnStoreFailure::Error;
         self.storage.is_partly_up() || self.rules.load().iter().all(has_fallback)
     }
 
-    /// The time on the engine's clock, read once per batch of calls.
+    /// The time on the engine's clock. Protocols read it once per batch of calls.
     pub fn now(&self) -> Time {
         self.clock.now()
     }
@@ -225,7 +228,7 @@ impl Engine {
         &self.settings
     }
 
-    /// Finds the rule of this name, or turns an inline limit into a rule.
+    /// Finds the rule with this name, or turns an inline limit into a rule.
     ///
     /// # Errors
     /// If there is no such rule, the limit is invalid, or inline limits are disabled.
@@ -234,8 +237,8 @@ impl Engine {
         if let Some(rule) = rules.find(rule) {
             return Ok(Arc::clone(rule));
         }
-        // No rule has a space or a slash in its name: `5/s` was meant as a limit, and its error
-        // says so.
+        // No rule name contains a space or a slash: text such as `5/s` was meant as a limit, and
+        // gets a limit's error.
         if !rule.contains([' ', '/']) {
             return Err(rules.unknown(rule));
         }
@@ -246,7 +249,7 @@ impl Engine {
     /// Checks a cost against `cost_max`.
     ///
     /// # Errors
-    /// If it is larger.
+    /// If the cost is larger.
     pub fn cost(&self, cost: u64) -> Result<u64, RequestError> {
         let most = self.settings.cost_max;
         if cost <= most {
@@ -255,7 +258,7 @@ impl Engine {
         Err(RequestError::new(format!("cost {cost} is too large; use at most {most}")))
     }
 
-    /// Makes a call, for one of its verbs.
+    /// Creates a call, to be decided by one of its methods.
     ///
     /// # Errors
     /// If the rule is not found (see [`Engine::find`]), or the key or the cost exceeds its bound.
@@ -264,8 +267,8 @@ impl Engine {
         Ok(Call::new(CachedRule::new(self.find(target.rule)?), target.key, cost, Verb::Check))
     }
 
-    /// Makes a check, for [`decide`]. With a `max_wait`, the call is charged now and may happen
-    /// after a delay of at most that long.
+    /// Creates a check, to be decided by [`decide`]. With a `max_wait`, the call is charged now,
+    /// and acts after a delay of at most `max_wait`.
     ///
     /// # Errors
     /// Those of [`Engine::call`], and if the rule grants leases.
@@ -285,8 +288,8 @@ impl Engine {
         Ok(Call::new(rule, target.key, cost, max_wait.map_or(Verb::Check, Verb::CheckWithin)))
     }
 
-    /// Makes a `CL.THROTTLE` call, for [`decide`]. All of its limits share one scope, so new
-    /// parameters reinterpret the debt of a key.
+    /// Creates a `CL.THROTTLE` call, to be decided by [`decide`]. All `CL.THROTTLE` limits share
+    /// one scope, so a key keeps its debt when its parameters change.
     ///
     /// # Errors
     /// If a parameter is out of bounds, or inline limits are disabled.
@@ -309,7 +312,8 @@ impl Engine {
         Ok(Call::new(rule, key, cost, verb))
     }
 
-    /// Decides several calls, all or nothing. Returns the overall answer, and one for each call.
+    /// Decides several calls, all or nothing. Returns the overall answer and the answer to each
+    /// call.
     ///
     /// # Errors
     /// If there are more than [`CALLS_MAX`] calls, one of them is under `count=all` or
@@ -342,7 +346,7 @@ impl Engine {
     }
 
     /// Settles a reservation: changes its charge to the cost that was actually used. Returns
-    /// `false` if the receipt is used or unknown.
+    /// `false` if the receipt is unknown or has already been used.
     ///
     /// # Errors
     /// Those of [`Engine::cancel`].

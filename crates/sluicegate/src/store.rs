@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `store.rs` | the store: finds a key's shard and runs an operation on the key |
 //! | `shard.rs` | one locked shard and the operations on its slots |
-//! | `table.rs` | a shard's table of slots, and why it is our own |
+//! | `table.rs` | a shard's table of slots, and why we wrote our own |
 //! | `slot_kind.rs`, `any_slot.rs` | what a slot holds: a cell, a log, a list, or any of these |
 //! | `evict.rs` | which key makes room for a new one |
 //! | `limit_versions.rs` | limits that change while the store of one limiter is in use |
@@ -20,33 +20,35 @@
 //! # Synchronization
 //!
 //! - **A key has one shard, and a shard has one lock.** A shard's state is read and written only
-//!   under its lock, so every operation on one key is atomic, also under several limits.
-//! - **Several shards are locked in the order of (store, shard).** While a shard is locked, nothing
-//!   else is waited for; in particular `current` is never locked then. So callers cannot deadlock,
-//!   in whichever order they name their keys.
+//!   under its lock, so every operation on one key is atomic, even under several limits.
+//! - **Several shards are locked in the order of (store, shard).** While a thread holds a shard, it
+//!   waits for nothing except shards later in that order; in particular, it never locks `current`.
+//!   So callers cannot deadlock, in whatever order they name their keys.
 //! - A change of limits holds `current` and visits the shards one by one, so changes are
 //!   serialized. A key is decided under the new limits as soon as its shard has been visited.
-//! - No callback runs under a lock: wakers and observers are called after it is released.
+//! - No callback runs under a lock: wakers and observers are called after the release.
 //!
 //! # Invariants
 //!
 //! - **A slot's tag names the limits that wrote its state.** In the store of one limiter the tag is
-//!   a version of its limits (`limit_versions.rs`), in a shared store an index into
-//!   `limit_table.rs`. A state is read through its tag, so no limit misreads the state of another.
+//!   a version of its limits (`limit_versions.rs`); in a store that several limiters share, it is
+//!   an index into their table (`limit_table.rs`). A state is always read under the limits that its
+//!   tag names, so no limit misreads the state of another.
 //! - **The table never grows and is never swept.** It holds at most `max_keys` keys. It is
 //!   allocated as one block of zeros when the limiter is built, and the operating system supplies
 //!   its pages when they are first touched. Inserting a key moves at most two others, within their
 //!   shard.
-//! - **The store decides nothing.** It asks the core for decisions and, to evict, for debts.
+//! - **The store decides nothing.** The core makes the decisions and computes the debts that an
+//!   eviction compares.
 //! - **The fast path and the full path agree.** [`Store::check`] and `Algorithm::try_charge` handle
 //!   the common case and change nothing if it does not apply; `check_in_full` handles every case.
 //! - The store does not read the clock: `now` is an argument.
 //!
 //! # Memory layout
 //!
-//! Each lock lies beside what every call needs: 128 bytes per 192 keys, so those of a million keys
-//! fit in the CPU caches. The tables do not, so they are one allocation: a slot's address follows
-//! from the fingerprint, without a pointer to load first.
+//! Each lock lies next to the data that every call needs. Together they take 128 bytes per 192
+//! keys, so for a million keys they fit in the CPU caches. The tables do not fit, so they are one
+//! allocation: a slot's address is computed from the fingerprint, without loading a pointer first.
 
 mod any_slot;
 mod check_all;
@@ -118,7 +120,7 @@ fn claim(left: &AtomicUsize) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoMemory;
 
-/// The store has no room for a new key; it may have after this long.
+/// The store has no room for a new key. There may be room after this time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Full(pub(crate) Span);
 
@@ -156,9 +158,9 @@ impl<S: SlotKind> Store<S> {
 
     /// Decides a call, and charges it if it is allowed.
     ///
-    /// This function is only the fast path, which nearly every call takes: the lock is free, the
-    /// key is in a preferred slot and up to date, its shard has no receipts, and the call is
-    /// allowed. It calls no other function, so that everything stays in registers.
+    /// This function contains only the fast path, which nearly every call takes: the lock is free,
+    /// the key is in a preferred slot and up to date, its shard has no receipts, and the call is
+    /// allowed. On that path every function is inlined, so that everything stays in registers.
     #[inline(never)]
     pub(crate) fn check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
         let Some(mut shard) = self.try_lock(self.shard_of(key)) else {
@@ -186,7 +188,8 @@ impl<S: SlotKind> Store<S> {
         }
     }
 
-    /// Decides a call on a key that has a slot, whether it is allowed, denied or free.
+    /// Decides a call on a key that has a slot, whether the call is allowed, denied or free of
+    /// cost.
     #[inline(never)]
     fn check_slot(
         &self,
@@ -197,8 +200,8 @@ impl<S: SlotKind> Store<S> {
         now: Time,
     ) -> Decision {
         if cost == 0 {
-            // Cost 0 changes nothing, not even the version of the limits that the state is written
-            // in.
+            // A call of cost 0 changes nothing: it does not even convert the state to the current
+            // limits.
             let decision = Self::read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
             shard.guarded.counts.decided(&decision);
             return decision;
@@ -278,7 +281,7 @@ impl<S: SlotKind> Store<S> {
         Ok(decision)
     }
 
-    /// Reads a key without changing it. A new key needs no slot for this.
+    /// Reads a key without changing it. Reading an unseen key takes no slot.
     pub(crate) fn read<R>(
         &self,
         key: Fingerprint,
@@ -305,9 +308,9 @@ impl<S: SlotKind> Store<S> {
         read(limits, S::states_mut(&mut shard.copy(key, now), limits.len()))
     }
 
-    /// Returns cost to a key: see [`Receipts::refund`]. A new key may need a slot (a refund to a
-    /// bucket that is still filling is state); if there is none, nothing is returned and the answer
-    /// is the key's current decision.
+    /// Returns cost to a key: see [`Receipts::refund`]. A key without a slot may need one, since a
+    /// refund to a bucket that is still filling has to be stored. If there is no room, nothing is
+    /// returned, and the result is the key's decision for cost 0.
     ///
     /// # Errors
     /// If the limits do not support it.
@@ -323,7 +326,7 @@ impl<S: SlotKind> Store<S> {
     /// unseen, and is inserted if the operation changes it.
     ///
     /// # Errors
-    /// If the key has to be inserted and there is no room. Then nothing has changed.
+    /// If the key has to be inserted and there is no room. In that case nothing changes.
     pub(crate) fn with_key<R>(&self, key: Fingerprint, now: Time, act: impl KeyOp<S, R>) -> Result<R, Full> {
         self.with_key_in(&mut self.lock(self.shard_of(key)), key, now, act)
     }
@@ -355,7 +358,7 @@ impl<S: SlotKind> Store<S> {
     ) -> Result<R, Full> {
         shard.guarded.latest = now.max(shard.guarded.latest);
         let mut receipts = ReceiptTable::take(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
-        // Nearly always there are none, and nothing to clone.
+        // Nearly always there are no receipts, so there is nothing to clone.
         let before = (!receipts.is_empty()).then(|| receipts.clone());
         let mut state = S::State::default();
         let limits_by_tag = &shard.guarded.limits_by_tag;
@@ -373,7 +376,7 @@ impl<S: SlotKind> Store<S> {
         Ok(done)
     }
 
-    /// Deletes a key's state. Its receipts are void.
+    /// Deletes a key's state. Its receipts become void.
     pub(crate) fn remove(&self, key: Fingerprint) {
         let mut shard = self.lock(self.shard_of(key));
         if let Some(slot) = shard.find(key) {
@@ -387,15 +390,16 @@ impl<S: SlotKind> Store<S> {
         self.lock(self.shard_of(key)).find(key).is_some()
     }
 
-    /// Loads what deciding on a key reads first. A batch touches all its keys before it decides the
-    /// first, so that the cache misses overlap.
+    /// Prefetches what a decision on the key reads first. A batch touches all its keys before it
+    /// decides the first, so that the cache misses overlap.
     #[inline]
     pub(crate) fn touch(&self, key: Fingerprint) {
         let shard = self.shard_of(key);
         std::hint::black_box((self.tables.of(shard).touch(key), self.shards[shard].0.touch()));
     }
 
-    /// The number of keys in the store, including recovered ones that have not been replaced yet.
+    /// The number of keys in the store, including fully recovered ones that have not been dropped
+    /// yet.
     pub(crate) fn keys(&self) -> usize {
         self.max_keys - self.vacant.keys.load(Ordering::Relaxed)
     }
@@ -419,7 +423,8 @@ impl<S: SlotKind> Store<S> {
 
     #[inline]
     fn shard_of(&self, key: Fingerprint) -> usize {
-        // Below the number of shards: the high half of its product with a number below 2^64.
+        // Below the number of shards: that number times `key.high` / 2^64, which is a fraction
+        // below 1.
         let scaled = (u128::from(key.high) * self.shards.len() as u128) >> 64;
         usize::try_from(scaled).unwrap_or(0)
     }
@@ -450,7 +455,7 @@ impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
             let guarded = &mut shard.guarded;
             guarded.limits_by_tag = Arc::clone(&limits_by_tag);
             guarded.none_recovers_before = Time::EPOCH;
-            // Receipts are written in terms of the old limits.
+            // Open receipts record charges under the old limits.
             ReceiptTable::void_all(&mut guarded.receipt_table, &self.vacant.receipts);
         }
         *current = limits_by_tag;
@@ -470,11 +475,12 @@ impl Full {
     fn denial<A: Algorithm>(self, limits: &[A]) -> Decision {
         let limit = limits.iter().map(Algorithm::limit).min().unwrap_or_default();
         let wait = match self.0 {
-            // No key can make room: the call's own other keys take all of it.
+            // No key can make room: the other keys of the same request occupy all the slots in
+            // question.
             Span::MAX => RetryAfter::Never,
             // A recovered key that cannot be dropped (a bucket that was refunded while it was still
-            // filling) reports no wait. With a wait of zero the caller would retry immediately and
-            // be denied.
+            // filling) reports a wait of zero. The caller would retry immediately and be denied
+            // again, so a second is reported instead.
             Span::ZERO => RetryAfter::After(Span::from_micros(1_000_000)),
             wait => RetryAfter::After(wait),
         };

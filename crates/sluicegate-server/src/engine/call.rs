@@ -2,8 +2,8 @@
 //!
 //! Each verb follows the same three steps. The key's policy answers at once if the key is unlimited
 //! or blocked. Otherwise the backend of the key's limits decides. The answer then becomes a
-//! [`Decided`] under the call's rule, which adds shadow mode and the reason for a denial, and
-//! counts it.
+//! [`Decided`] under the call's rule, which adds shadow mode and the reason for a denial. If the
+//! verb charges, the answer is also counted.
 
 use super::RequestError;
 use super::decided::Decided;
@@ -17,15 +17,15 @@ use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_core::decision::store::{no_room, unlimited};
 use std::sync::Arc;
 
-/// One rule, key and cost. Made by [`Engine::call`](super::Engine::call) and
-/// [`Engine::check`](super::Engine::check).
+/// One rule, key and cost. Created by [`Engine::call`](super::Engine::call),
+/// [`Engine::check`](super::Engine::check) and [`Engine::throttle`](super::Engine::throttle).
 pub struct Call<'a> {
     pub(super) rule: Arc<CachedRule>,
     policy: PolicyId,
     pub(super) key: &'a [u8],
     pub(super) cost: u64,
     verb: Verb,
-    /// The hash of the key, computed ahead for a check in memory.
+    /// The hash of the key, computed in advance for a check in memory.
     hashed: Option<HashedKey>,
 }
 
@@ -75,8 +75,8 @@ impl<'a> Call<'a> {
         self.rule.policy(self.policy)
     }
 
-    /// Prefetches the key's state into the processor's cache. Of a batch, make all calls, then
-    /// touch all of them, then decide: the cache misses then overlap instead of adding up.
+    /// Prefetches the key's state into the processor's cache. For a batch, create all calls, then
+    /// touch them all, then decide them, so that the cache misses overlap instead of adding up.
     #[inline]
     pub fn touch(&self) {
         if let (Some(hashed), Policy::Limits(limits)) = (self.hashed, self.policy())
@@ -86,7 +86,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Decides the call if that needs no round trip: its limits are in memory, or it has none.
+    /// Decides the call if that needs no round trip: the key's limits are in memory, or the key has
+    /// none.
     #[inline]
     pub(super) fn decide_in_memory(&self, now: Time) -> Option<Result<Decided<'_>, RequestError>> {
         let limits = match self.policy() {
@@ -143,14 +144,14 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Puts an answer under the call's rule.
+    /// Combines an answer with the call's rule, without counting it.
     #[inline]
     pub(super) fn decided(&self, answer: Answer, now: Time) -> Decided<'_> {
         Decided::new(answer, self.policy(), now, self.rule.spec().shadow)
     }
 
-    /// Puts the answer to a call of a batch under its rule. Counts it in the connection's cache if
-    /// the verb charges.
+    /// Combines the answer to a call of a batch with its rule. If the verb charges, counts the
+    /// answer in the connection's rule cache.
     #[inline]
     pub(super) fn decided_in_batch(&self, answer: Answer, now: Time) -> Decided<'_> {
         if let Verb::Check | Verb::CheckWithin(_) = self.verb {
@@ -159,13 +160,13 @@ impl<'a> Call<'a> {
         self.decided(answer, now)
     }
 
-    /// Puts the answer to a single call under its rule, and counts it.
+    /// Combines the answer to a single call with its rule, and counts the answer.
     pub(super) fn counted(&self, answer: Answer, now: Time) -> Decided<'_> {
         self.rule.count(!answer.allowed());
         self.decided(answer, now)
     }
 
-    /// The answer if the key is unlimited or blocked.
+    /// The answer if the key is unlimited or blocked; `None` if limits have to decide.
     fn without_limits(&self) -> Option<Answer> {
         match self.policy() {
             Policy::Unlimited => Some(UNLIMITED.into()),
@@ -177,7 +178,7 @@ impl<'a> Call<'a> {
     /// Decides the call without charging it.
     ///
     /// # Errors
-    /// If the shared store does not answer.
+    /// If the shared store does not answer and the rule has no fallback.
     pub async fn peek(&self, now: Time) -> Result<Decided<'_>, RequestError> {
         let answer = match self.without_limits() {
             Some(answer) => answer,
@@ -186,10 +187,11 @@ impl<'a> Call<'a> {
         Ok(self.decided(answer, now))
     }
 
-    /// Returns cost to the key. The result is the decision for cost 0.
+    /// Returns cost to the key. The answer is the decision for cost 0.
     ///
     /// # Errors
-    /// If the limit does not support refunds, or the shared store does not answer.
+    /// If the limit does not support refunds, or the shared store does not answer and the rule has
+    /// no fallback.
     pub async fn refund(&self, now: Time) -> Result<Decided<'_>, RequestError> {
         self.rule.decides_checks()?;
         let answer = if let Some(answer) = self.without_limits() {
@@ -204,7 +206,8 @@ impl<'a> Call<'a> {
     /// Charges the cost or, if less remains, what remains. Returns how much was charged.
     ///
     /// # Errors
-    /// If the limit does not support taking, or the shared store does not answer.
+    /// If the limit does not support taking, or the shared store does not answer and the rule has
+    /// no fallback.
     pub async fn take(&self, now: Time) -> Result<(Decided<'_>, u64), RequestError> {
         self.rule.decides_checks()?;
         let (answer, taken) = if let Some(answer) = self.without_limits() {
@@ -218,13 +221,13 @@ impl<'a> Call<'a> {
         Ok((self.counted(answer, now), taken))
     }
 
-    /// Charges the call now; the caller acts after the decision's delay. Returns a receipt, unless
-    /// nothing was charged: the limits denied the call (a shadow rule may allow it all the same),
-    /// or the key is unlimited or blocked.
+    /// Charges the call now; the caller acts after the decision's delay. Returns a receipt unless
+    /// nothing was charged, because the limits denied the call (even if a shadow rule allows it) or
+    /// because the key is unlimited or blocked.
     ///
     /// # Errors
-    /// If the limit does not support reservations, `max_receipts` are open, or the shared store
-    /// does not answer.
+    /// If the limit does not support reservations, too many receipts are open (of the key, or
+    /// `max_receipts` in all), or the shared store does not answer and the rule has no fallback.
     pub async fn reserve(
         &self,
         max_wait: Span,
@@ -267,8 +270,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The limits that hold the key's state. An unlimited or blocked key has those of its rule, as
-    /// state belongs to the rule.
+    /// The limits that hold the key's state. For an unlimited or blocked key these are the limits
+    /// of its rule, because state belongs to the rule.
     pub(super) fn limits(&self) -> &super::rule::Limits {
         self.rule.limits_of(self.policy)
     }

@@ -1,4 +1,4 @@
-//! Decides calls: the one path of every check, alone or in a batch, in memory or in a shared store.
+//! Decides calls. Every check takes this path, alone or in a batch, in memory or in a shared store.
 //!
 //! A check in memory is decided in place: no future, no allocation. Consecutive checks in a shared
 //! store are sent together and share one round trip. Replies keep the order of the calls, and each
@@ -25,15 +25,15 @@ pub async fn decide<'c, 'k: 'c>(
                 reply(decided);
                 rest = after;
             }
-            // Boxed because the store client's futures are large: inline, they would make every
-            // connection's task as large, also those that never need the store.
+            // Boxed because the store client's futures are large: unboxed, they would make the task
+            // of every connection as large, even of those that never need the store.
             None => rest = Box::pin(decide_in_store(rest, now, &mut reply)).await,
         }
     }
 }
 
-/// Decides the checks at the front in one round trip or, if the first call is not a check, that
-/// call alone. Returns the remaining calls.
+/// Decides the leading checks in one round trip. If the first call is not a check, decides only
+/// that call. Returns the remaining calls.
 async fn decide_in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + Send>(
     mut calls: I,
     now: Time,

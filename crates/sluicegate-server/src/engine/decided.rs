@@ -1,10 +1,10 @@
-//! An answer under its rule: what protocols write.
+//! An answer combined with its rule, ready for a protocol to write.
 
 use super::rule::Policy;
 use sluicegate::backend::{Answer, Source};
 use sluicegate::{RetryAfter, Span, Time};
 
-/// The answer to a call under its rule. Protocols read its fields and write them.
+/// The answer to a call, combined with its rule. Protocols write its fields.
 #[derive(Clone, Copy)]
 pub struct Decided<'r> {
     answer: Answer,
@@ -68,7 +68,7 @@ impl<'r> Decided<'r> {
         &self.answer
     }
 
-    /// The most that an idle key could take at once.
+    /// The largest cost that a fully recovered key could be charged at once.
     pub fn limit(&self) -> u64 {
         self.answer.limit()
     }
@@ -102,7 +102,7 @@ impl<'r> Decided<'r> {
         }
     }
 
-    /// The position of the limit that denied the call in its rule's list.
+    /// The position, in the rule's list, of the limit that denied the call.
     pub fn denied_at(&self) -> Option<usize> {
         usize::try_from(self.answer.decision().denied_by()?).ok()
     }
@@ -122,7 +122,7 @@ impl<'r> Decided<'r> {
         })
     }
 
-    /// What decided in place of the shared store, if that was unavailable.
+    /// The source that decided in place of the shared store, if the store was unavailable.
     pub fn fallback(&self) -> Option<Source> {
         Some(self.answer.source()).filter(|source| source.is_fallback())
     }

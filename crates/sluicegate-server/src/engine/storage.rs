@@ -1,5 +1,5 @@
-//! Where the state of keys lives: in this process's memory, or in a shared store. Chosen once, when
-//! the engine is created. Storage builds the backends of rules.
+//! Where the state of keys is kept: in this process's memory or in a shared store. That is chosen
+//! once, when the engine is created. This module also builds the backends of rules.
 
 use super::call::Call;
 use super::lease_pools::LeasePools;
@@ -49,7 +49,7 @@ impl Keys {
     }
 }
 
-/// Whose clock a shared store decides by.
+/// Whose clock decisions in a shared store follow.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum StoreTime {
     /// The store's, which all servers agree on.
@@ -67,7 +67,7 @@ pub(super) struct Fallback {
 }
 
 impl Fallback {
-    /// The fallback of a rule that may set its own.
+    /// Returns the fallback of a rule: the rule's own settings, or these where it has none.
     pub(super) fn overridden_by(
         self,
         on_failure: Option<OnStoreFailure>,
@@ -108,7 +108,8 @@ pub(super) struct Leases {
 pub struct StoreView {
     /// Answers by source, named as in the metrics.
     pub answers: Vec<(&'static str, u64)>,
-    /// Failures by kind, named as in the metrics. Calls that a rule's fallback answered count too.
+    /// Failures by kind, named as in the metrics. Includes calls that a rule's fallback then
+    /// answered.
     pub failures: Vec<(&'static str, u64)>,
     /// `true` if every node is reachable.
     pub is_up: bool,
@@ -116,13 +117,13 @@ pub struct StoreView {
 }
 
 impl StoreTime {
-    /// The time of a call that arrived at `now`; `None` for the store's.
+    /// The time at which to decide a call that arrived at `now`; `None` means the store's time.
     #[inline]
     pub(super) fn at(self, now: Time) -> Option<Time> {
         (self == StoreTime::Engine).then_some(now)
     }
 
-    /// The call as the store's client takes it.
+    /// Converts a call into one that the store's client takes.
     pub(super) fn call<'c>(self, limiter: &'c RedisLimiter, call: &'c Call<'_>, now: Time) -> RedisCall<'c> {
         let in_store = limiter.call(call.key, call.cost);
         match self.at(now) {
@@ -136,7 +137,7 @@ impl AnyBackend {
     /// The backend that decides checks.
     ///
     /// # Errors
-    /// If it grants leases instead.
+    /// If this backend grants leases instead.
     pub(super) fn checks(&self) -> Result<&dyn Backend, RequestError> {
         match self {
             AnyBackend::Memory(limiter) => Ok(limiter),
@@ -148,7 +149,7 @@ impl AnyBackend {
     /// The backend that grants leases.
     ///
     /// # Errors
-    /// If it decides checks instead.
+    /// If this backend decides checks instead.
     pub(super) fn leases(&self) -> Result<&Leases, RequestError> {
         match self {
             AnyBackend::Leases(leases) => Ok(leases),
@@ -156,7 +157,7 @@ impl AnyBackend {
         }
     }
 
-    /// The time of a call that arrived at `now`; `None` for the store's.
+    /// The time at which to decide a call that arrived at `now`; `None` means the store's time.
     pub(super) fn at(&self, now: Time) -> Option<Time> {
         match self {
             AnyBackend::Memory(_) => Some(now),
@@ -224,7 +225,7 @@ impl Storage {
         }
     }
 
-    /// Returns `true` if at least one node is reachable; memory always is.
+    /// Returns `true` if at least one node of a shared store is reachable; always `true` in memory.
     pub(super) fn is_partly_up(&self) -> bool {
         match self {
             Storage::Memory { .. } => true,
@@ -232,7 +233,7 @@ impl Storage {
         }
     }
 
-    /// Counts the leases of inline limits, in memory.
+    /// The numbers of leases under inline limits; `None` in a shared store.
     pub(super) fn inline_leases(&self) -> Option<SemaphoreStats> {
         match self {
             Storage::Memory { leases, .. } => Some(leases.inline_stats()),

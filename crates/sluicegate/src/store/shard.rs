@@ -2,8 +2,8 @@
 //!
 //! The lock protects the shard's slots in [`Table`] and everything in [`Guarded`]: counts,
 //! receipts, and the state that does not fit into slots. Operations take `now` as an argument, call
-//! no user code and wait for nothing, so a lock is held for some 20 ns, and for a few microseconds
-//! when a new key needs room.
+//! no user code and wait for nothing, so the lock is held for about 20 ns, or for a few
+//! microseconds if room has to be made for a new key.
 
 use super::limit_versions::LimitsByTag as _;
 use super::receipt_table::ReceiptTable;
@@ -18,11 +18,12 @@ use sluicegate_core::{Decision, Time};
 use std::mem;
 use std::sync::Arc;
 
-/// A lock, and what it protects beside the shard's slots.
+/// A lock, and what it protects besides the shard's slots.
 #[repr(align(64))]
 pub(super) struct Shard<S: SlotKind>(pub(super) Lock<Guarded<S>>);
 
-/// The fields are ordered so that those that a check needs share a cache line with the lock.
+/// What a shard's lock protects besides its slots. The fields that a check needs come first, to
+/// share a cache line with the lock.
 #[repr(C)]
 pub(super) struct Guarded<S: SlotKind> {
     pub(super) limits_by_tag: Arc<S::Limits>,
@@ -33,8 +34,8 @@ pub(super) struct Guarded<S: SlotKind> {
     /// The primary buckets of keys that may be in their secondary bucket.
     pub(super) displaced: Displaced,
     pub(super) counts: Counts,
-    /// No key of the shard recovers before this time, so until then no search for one is
-    /// worthwhile.
+    /// No key of the shard recovers before this time, so until then it is pointless to search for a
+    /// recovered key.
     pub(super) none_recovers_before: Time,
     pub(super) side_table: S::SideTable,
 }
@@ -108,8 +109,8 @@ impl<S: SlotKind> Locked<'_, S> {
         None
     }
 
-    /// A copy of a key's state, as its current limits read it. The state itself is brought up to
-    /// date only by a call that is decided.
+    /// Returns a copy of a key's state, converted to its current limits. The stored state is not
+    /// converted: only an operation that may change the key does that.
     pub(super) fn copy(&mut self, key: Fingerprint, now: Time) -> S::State {
         let Some(slot) = self.find(key) else { return S::State::default() };
         let mut copy = S::read(self.state_of(slot), Clone::clone);
@@ -170,8 +171,8 @@ impl<S: SlotKind> Locked<'_, S> {
         self.guarded.limits_by_tag.is_old(self.table.slot(slot).tag())
     }
 
-    /// Converts a slot's state to the key's current limits if others wrote it. Receipts of the
-    /// others are void, because they are written in terms of those limits.
+    /// Converts a slot's state to the key's current limits if other limits wrote it. In that case
+    /// the key's receipts become void, because they record charges under the other limits.
     #[inline]
     pub(super) fn bring_up_to_date(&mut self, slot: usize, key: Fingerprint, now: Time, vacant: &Vacant) {
         self.guarded.latest = now.max(self.guarded.latest);
@@ -192,7 +193,7 @@ impl<S: SlotKind> Locked<'_, S> {
         self.guarded.none_recovers_before = Time::EPOCH;
     }
 
-    /// Converts all states to the last version, then counts that as version 0.
+    /// Converts all states to the last version, which counts as version 0 from then on.
     pub(super) fn restart_versions(&mut self, last: u16) {
         for slot in self.table.held() {
             self.adopt(slot, last, self.guarded.latest);
