@@ -102,7 +102,7 @@ fn an_inserted_key_misses_no_change() {
         let hosts = KeyedBreakers::builder("breaker 50%/1calls").clock(ManualClock::default()).max_keys(1);
         let hosts = hosts.build().unwrap();
         let other = hosts.clone();
-        let other = thread::spawn(move || other.call("k"));
+        let other = thread::spawn(move || other.get("k"));
         hosts.change("breaker 60%/1calls").unwrap();
         let made = other.join().unwrap();
         assert_eq!(made.config(), hosts.config());
