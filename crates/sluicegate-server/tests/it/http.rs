@@ -378,7 +378,7 @@ fn health_readiness_and_metrics_are_served() {
 const MISTAKES: [(&str, &str, &str); 24] = [
     ("/v1/check", "", "the body is incomplete JSON"),
     ("/v1/check", "[]", "the body is a list, not an object"),
-    ("/v1/check", r#"{"rule":"reply","key":"user:42"} x"#, "not valid JSON at line 1, column 33"),
+    ("/v1/check", r#"{"rule":"reply","key":"user:42"} x"#, "not valid JSON at line 1, column 34"),
     (
         "/v1/check",
         r#"{"rule":"reply","key":"user:42","coast":2}"#,
