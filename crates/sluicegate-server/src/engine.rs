@@ -160,6 +160,7 @@ impl Engine {
     /// Those of [`Engine::new`].
     pub fn with_keys(keys: Keys, settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, RequestError> {
         let storage = Arc::new(Storage::new(keys, &settings, &clock)?);
+        storage.divide(&RuleSet::default());
         let inline = Inline::new(Arc::clone(&storage), settings.fallback(), clock.now());
         let (rules, loads, loaded) = (ArcSwap::default(), AtomicU64::new(0), Notify::new());
         Ok(Engine { settings, clock, storage, rules, loads, loaded, inline })
@@ -174,6 +175,7 @@ impl Engine {
     pub fn load(&self, specs: Vec<RuleSpec>) -> Result<(), RequestError> {
         let fallback = self.settings.fallback();
         let rules = RuleSet::new(&self.storage, specs, fallback, &self.rules.load(), self.now())?;
+        self.storage.divide(&rules);
         self.rules.store(Arc::new(rules));
         self.loads.fetch_add(1, Ordering::Release);
         self.loaded.notify_waiters();

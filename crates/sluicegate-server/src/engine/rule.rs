@@ -6,6 +6,7 @@ use super::storage::{AnyBackend, Fallback, Storage};
 use sluicegate::backend::{Answer, Backend};
 use sluicegate::internal::grammar::{self, quoted};
 use sluicegate::limit::{Spec, WindowSpec};
+use sluicegate::semaphore::LeaseScope;
 use sluicegate::{Key, KeyWriter, Limit, Time};
 use sluicegate_redis::OnStoreFailure;
 use std::collections::HashMap;
@@ -277,7 +278,12 @@ impl Rule {
     /// Counts the rule's leases; `None` if it decides checks.
     pub fn leases(&self) -> Option<LeaseStats> {
         let leases = self.limits[OWN].backend.leases().ok()?;
-        Some(self.leases.view(leases.stats.as_ref().map(sluicegate::semaphore::LeaseScope::stats)))
+        Some(self.leases.view(leases.scope.as_ref().map(LeaseScope::stats)))
+    }
+
+    /// The scope of the rule's leases in memory, if it grants any.
+    pub(super) fn lease_scope(&self) -> Option<&LeaseScope> {
+        self.limits[OWN].backend.leases().ok()?.scope.as_ref()
     }
 
     pub(super) fn lease_tally(&self) -> &Arc<LeaseTally> {

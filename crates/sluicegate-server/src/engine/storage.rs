@@ -4,7 +4,7 @@
 use super::call::Call;
 use super::lease_pools::LeasePools;
 use super::leases::{use_acquire, use_check};
-use super::rule::Scope;
+use super::rule::{RuleSet, Scope};
 use super::{RequestError, Settings};
 use crate::metrics::{Latency, LatencyView};
 use sluicegate::backend::{Backend, LeaseBackend, Source};
@@ -17,6 +17,9 @@ use sluicegate_redis::{
     RedisStoreBuilder,
 };
 use std::sync::Arc;
+
+/// Rules have equal shares.
+const WEIGHT_DEFAULT: u32 = 1;
 
 /// Where an engine keeps the state of its keys.
 #[derive(Clone, Default, Debug)]
@@ -99,8 +102,8 @@ pub(super) struct Leases {
     pub(super) backend: Box<dyn LeaseBackend>,
     /// Whose clock decides.
     pub(super) time: StoreTime,
-    /// Counts leases in memory; `None` in a shared store.
-    pub(super) stats: Option<LeaseScope>,
+    /// Counts and bounds the leases in memory; `None` in a shared store.
+    pub(super) scope: Option<LeaseScope>,
 }
 
 /// The statistics of a shared store.
@@ -241,6 +244,14 @@ impl Storage {
         }
     }
 
+    /// Divides what is bounded in memory between the rules of a configuration.
+    pub(super) fn divide(&self, rules: &RuleSet) {
+        if let Storage::Memory { leases, .. } = self {
+            let scopes = rules.iter().filter_map(|rule| Some((rule.lease_scope()?, WEIGHT_DEFAULT)));
+            leases.divide(rules.iter().next().is_some(), &scopes.collect::<Vec<_>>());
+        }
+    }
+
     /// Builds the backend of a list of limits, for all keys of a scope or for one exception.
     pub(super) fn backend(
         &self,
@@ -291,7 +302,7 @@ impl Storage {
                     builder = builder.only_for(key);
                 }
                 let builder = builder.on_store_failure(on_failure).local_share(local_share);
-                Ok(Leases { backend: Box::new(builder.build()?), time: *time, stats: None })
+                Ok(Leases { backend: Box::new(builder.build()?), time: *time, scope: None })
             }
         }
     }

@@ -240,7 +240,7 @@ fn an_unauthenticated_client_does_not_wait() {
 
 #[test]
 fn beyond_max_leases_calls_are_denied() {
-    let settings = sluicegate_server::engine::Settings { max_leases: 2, max_keys: 100, ..Default::default() };
+    let settings = sluicegate_server::engine::Settings { max_leases: 3, max_keys: 100, ..Default::default() };
     let place = Place::start(Config { settings, rules: rules(), ..config() });
     let mut client = place.client();
     hold(&mut client, "a");

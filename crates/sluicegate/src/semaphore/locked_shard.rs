@@ -129,8 +129,14 @@ impl<'a> LockedShard<'a> {
         if !has_room {
             return Attempt::Denied;
         }
+        if self.caller.is_some_and(|scoped| !scoped.claim()) {
+            return Attempt::Full;
+        }
         if *reserved == 0 {
-            let Some(more) = self.common.capacity.take() else { return Attempt::Full };
+            let Some(more) = self.common.capacity.take() else {
+                self.unclaim();
+                return Attempt::Full;
+            };
             self.state.reserved = more;
         } else {
             *reserved -= 1;
@@ -325,6 +331,13 @@ impl<'a> LockedShard<'a> {
         self.state.counts.expired += 1;
         if self.common.observer.is_some() {
             self.deferred.expired.push(cost);
+        }
+    }
+
+    /// Gives up what the caller's scope has claimed for this call.
+    pub(super) fn unclaim(&self) {
+        if let Some(scoped) = self.caller {
+            scoped.unclaim();
         }
     }
 

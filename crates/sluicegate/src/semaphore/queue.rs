@@ -38,11 +38,19 @@ impl LockedShard<'_> {
         if queue.map_or(0, |queue| queue.waiting.len()) >= bounds.per_key {
             return Some(self.deny_join(Denial::QueueFull, key, cost));
         }
+        if self.caller.is_some_and(|scoped| !scoped.claim()) {
+            return None;
+        }
         if self.state.reserved == 0 {
-            self.state.reserved = self.common.capacity.take()? + 1;
+            let Some(more) = self.common.capacity.take() else {
+                self.unclaim();
+                return None;
+            };
+            self.state.reserved = more + 1;
         }
         if self.common.waiting.fetch_add(1, Ordering::Relaxed) >= bounds.total {
             self.common.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.unclaim();
             return Some(self.deny_join(Denial::QueueFull, key, cost));
         }
         // A waiter reserves the capacity for its lease, so that it is not denied once permits are
@@ -95,7 +103,7 @@ impl LockedShard<'_> {
             Some(WaiterState::Waiting { request, position, waker }) => {
                 self.deferred.drop = Some(waker);
                 self.dequeue(waiter, &request, position);
-                self.return_capacity();
+                self.return_waiter_capacity(request.key);
                 self.advance_queue(request.key);
             }
             Some(WaiterState::Done(_)) | None => {}
@@ -238,7 +246,7 @@ impl LockedShard<'_> {
         };
         let (request, position) = (*request, *position);
         self.dequeue(waiter, &request, position);
-        self.return_capacity();
+        self.return_waiter_capacity(request.key);
         self.drain(request.key, now);
         self.state.counts.denied += 1;
         let limit = self.limit_of(request.key);
@@ -250,6 +258,14 @@ impl LockedShard<'_> {
         };
         self.resolve(waiter, Outcome::Denied { denial, decision, at: now });
         Some(request.key)
+    }
+
+    /// Returns the capacity that a waiter without a lease has reserved.
+    fn return_waiter_capacity(&mut self, key: Fingerprint) {
+        if let Some(known) = self.state.keys.get(&key) {
+            known.count(ScopedLimit::unclaim);
+        }
+        self.return_capacity();
     }
 
     /// Removes a waiter from its queue; the queue is dropped with the last one.

@@ -68,12 +68,26 @@ pub struct LeaseScope {
     counts: Arc<Counts>,
 }
 
-/// The counts of a scope.
-#[derive(Default)]
+/// The counts of a scope, and its bound.
 struct Counts {
     leases: AtomicUsize,
     waiting: AtomicUsize,
     expired: AtomicU64,
+    /// Leases and waiters, counted before they exist: a claim that exceeds `max` fails.
+    claimed: AtomicUsize,
+    max: AtomicUsize,
+}
+
+impl Default for Counts {
+    fn default() -> Counts {
+        Counts {
+            leases: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            expired: AtomicU64::new(0),
+            claimed: AtomicUsize::new(0),
+            max: AtomicUsize::new(usize::MAX),
+        }
+    }
 }
 
 /// A limit, and the scope of the keys that it applies to.
@@ -164,7 +178,18 @@ impl LeaseScope {
         Ok(self.pool.in_scope(Arc::new(scoped), limit))
     }
 
-    /// Another scope whose leases are counted with those of this one.
+    /// Sets the maximum number of leases held and waited for in this scope; by default only the
+    /// pool's applies. Beyond it, a call is denied with
+    /// [`Denial::NoRoom`](crate::wait::Denial::NoRoom). Leases above a new maximum stay until they
+    /// are released or expire.
+    ///
+    /// A scope never takes more of the pool than its maximum. If the maxima of all scopes add up to
+    /// at most the pool's, no scope can use up the leases of another.
+    pub fn set_max_leases(&self, max_leases: usize) {
+        self.counts.max.store(max_leases, Ordering::Relaxed);
+    }
+
+    /// Another scope whose leases are counted with those of this one, under one maximum.
     #[must_use = "this scope is unchanged"]
     pub fn counting(&self, name: impl Key) -> LeaseScope {
         let name = self.pool.fingerprint(name);
@@ -173,7 +198,7 @@ impl LeaseScope {
 
     /// Its held leases, expired leases and waiters. Decisions are counted for the whole pool only.
     pub fn stats(&self) -> SemaphoreStats {
-        let Counts { leases, waiting, expired } = &*self.counts;
+        let Counts { leases, waiting, expired, .. } = &*self.counts;
         SemaphoreStats {
             leases: leases.load(Ordering::Relaxed),
             waiting: waiting.load(Ordering::Relaxed),
@@ -198,9 +223,29 @@ impl ScopedLimit {
             }
             other.counts.leases.fetch_sub(leases, Ordering::Relaxed);
             other.counts.waiting.fetch_sub(waiting, Ordering::Relaxed);
+            other.counts.claimed.fetch_sub(leases + waiting, Ordering::Relaxed);
         }
+        self.counts.claimed.fetch_add(leases + waiting, Ordering::Relaxed);
         self.counts.leases.fetch_add(leases, Ordering::Relaxed);
         self.counts.waiting.fetch_add(waiting, Ordering::Relaxed);
+    }
+
+    /// Claims room for a lease or a waiter. Returns `false` if the scope has its maximum.
+    pub(super) fn claim(&self) -> bool {
+        let Counts { claimed, max, .. } = &*self.counts;
+        let max = max.load(Ordering::Relaxed);
+        let more = |claimed: usize| (claimed < max).then_some(claimed + 1);
+        claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Gives up a claim: there is no lease, and no waiter that could get one.
+    pub(super) fn unclaim(&self) {
+        self.counts.claimed.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if the scope has its maximum of leases and waiters.
+    pub(super) fn is_full(&self) -> bool {
+        self.counts.claimed.load(Ordering::Relaxed) >= self.counts.max.load(Ordering::Relaxed)
     }
 
     pub(super) fn lease_added(&self) {
@@ -209,6 +254,7 @@ impl ScopedLimit {
 
     pub(super) fn lease_removed(&self) {
         self.counts.leases.fetch_sub(1, Ordering::Relaxed);
+        self.unclaim();
     }
 
     pub(super) fn lease_expired(&self) {

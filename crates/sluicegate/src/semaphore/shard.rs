@@ -214,7 +214,7 @@ impl Shard {
                 return (joined, deferred);
             }
             self.run_deferred(deferred);
-            if let Err(longer) = self.reclaim(now) {
+            if let Err(longer) = self.reclaim(caller, now) {
                 wait = longer;
                 break;
             }
@@ -383,7 +383,7 @@ impl Shard {
     ) -> Grant {
         let (at, mut wait) = (now.unwrap_or_else(|| self.now()), TICK);
         for _ in 0..RECLAIM_TRIES {
-            if let Err(after) = self.reclaim(at) {
+            if let Err(after) = self.reclaim(caller, at) {
                 wait = after;
                 break;
             }
@@ -399,10 +399,12 @@ impl Shard {
     /// # Errors
     /// If there is none: how long until the next lease expires, as far as is known.
     #[cold]
-    fn reclaim(&self, now: Time) -> Result<(), Span> {
+    fn reclaim(&self, caller: Caller<'_>, now: Time) -> Result<(), Span> {
         let mut soonest: Option<Time> = None;
         for shard in self.common.shards.get().into_iter().flatten().filter_map(Weak::upgrade) {
             match shard.with_lock(None, Some(now), reclaim) {
+                // Capacity of the pool is of no use to a scope that has its maximum.
+                Ok(()) if caller.is_some_and(|scoped| scoped.is_full()) => {}
                 Ok(()) => return Ok(()),
                 Err(next) => soonest = soonest.into_iter().chain(next).min(),
             }

@@ -168,3 +168,46 @@ fn a_key_is_counted_for_one_scope_at_a_time() {
     drop(leases);
     assert_eq!(counts(), [(0, 0), (0, 0)]);
 }
+
+/// However a lease or a wait ends, its part of the scope's maximum is free again.
+#[test]
+fn a_scope_has_a_maximum_of_its_own() {
+    let (room, clock) = room(100);
+    let scope = room.scope("exports");
+    scope.set_max_leases(2);
+    let exports = scope.semaphore("concurrency 1 ttl=10s").unwrap();
+    let imports = room.scope("imports").semaphore("concurrency 1 ttl=10s").unwrap();
+    let within = Duration::from_secs(60);
+    let is_full = || {
+        let full = exports.try_acquire("another", 1).denial() == Some(Denial::NoRoom);
+        assert_eq!(Caller::new(exports.acquire("another", 1)).denial() == Some(Denial::NoRoom), full);
+        assert!(imports.try_acquire("acme", 1).allowed(), "another scope has room");
+        full
+    };
+    for _ in 0..3 {
+        let leases = ["a", "b"].map(|key| exports.try_acquire(key, 1).lease());
+        assert!(is_full());
+        drop(leases);
+        assert!(!is_full(), "released");
+        let _ = ["a", "b"].map(|key| exports.try_acquire(key, 1).lease().unwrap().keep());
+        clock.advance(Duration::from_secs(10));
+        assert!(!is_full(), "expired");
+        let held = exports.try_acquire("a", 1).lease();
+        let waiter = Caller::new(exports.acquire_within("a", 1, within));
+        assert!(is_full(), "a waiter takes room");
+        drop(waiter);
+        assert!(!is_full(), "cancelled");
+        let mut waiter = Caller::new(exports.acquire_within("a", 1, Duration::from_secs(1)));
+        clock.advance(Duration::from_secs(1));
+        assert!(waiter.poll() && !is_full(), "timed out");
+        let mut waiter = Caller::new(exports.acquire_within("a", 1, within));
+        drop(held);
+        assert!(waiter.poll() && !is_full(), "granted: one lease");
+        let _kept = exports.try_acquire("b", 1).lease().unwrap().keep();
+        exports.reset("b");
+        assert!(!is_full(), "reset");
+        drop(waiter);
+    }
+    scope.set_max_leases(0);
+    assert!(is_full());
+}
