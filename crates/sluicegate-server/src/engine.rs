@@ -53,7 +53,7 @@ pub use decided::{Decided, Reason};
 pub use leases::{HeldLeases, LeaseStats, Leased, UndeliveredLease};
 pub(crate) use leases::{exception_mismatch, grants_leases};
 pub use request_error::RequestError;
-pub use rule::{INLINE, KeySpec, Rule, RuleSet, RuleSpec, Tally, TallyView};
+pub use rule::{INLINE, KeySpec, Rule, RuleSet, RuleSpec, SHARE_DEFAULT, Tally, TallyView};
 pub use rule_cache::RuleCache;
 pub use sluicegate::backend::Source;
 pub use sluicegate_redis::OnStoreFailure;

@@ -29,7 +29,7 @@ use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::memory_store::{LimiterKind, MemoryStore, StoreHandle, Tag};
 use crate::seal::Seal;
-use crate::store::{NotAdmitted, QueueStore};
+use crate::store::{Attached, NotAdmitted, QueueStore};
 use crate::wait::{Host, Queues};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::all_of::{next_window_list, peek_list};
@@ -103,6 +103,7 @@ struct Scope {
     tag: AtomicU16,
     store: MemoryStore,
     kind: LimiterKind,
+    attached: Arc<Attached>,
     /// All tags it ever had: a call may have read one just before it changed.
     tags: Mutex<Vec<Arc<Tag>>>,
 }
@@ -340,6 +341,15 @@ impl Limiter {
         Ok(())
     }
 
+    /// Sets the weight of this limiter's scope in a [`MemoryStore`]: of the store's keys, each scope
+    /// has a share proportional to its weight, which is 1 by default. Has no effect on untrusted
+    /// limiters, which have one share together, or without a shared store.
+    pub fn set_share(&self, weight: u32) {
+        if let Some(scope) = &self.inner.scope {
+            scope.attached.set_weight(weight);
+        }
+    }
+
     /// Returns the current limits.
     pub fn limits(&self) -> Arc<[Limit]> {
         Arc::clone(&self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner))
@@ -394,6 +404,7 @@ impl Limiter {
             tag: AtomicU16::new(place.tag.0),
             store,
             kind,
+            attached: place.attached,
             tags: Mutex::new(vec![place.tag]),
         };
         let inner = Inner {
@@ -498,7 +509,7 @@ impl Host for Inner {
 impl Scope {
     /// Changes the limits; each key is converted by its next call.
     fn change(&self, limits: &[Limit], start: Time) -> Result<(), BuildError> {
-        let tag = self.store.tag(limits, self.kind, start)?;
+        let tag = self.store.tag(limits, self.kind, start, &self.attached)?;
         self.tag.store(tag.0, Ordering::Release);
         let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
         if !tags.iter().any(|known| Arc::ptr_eq(known, &tag)) {

@@ -20,7 +20,8 @@ use crate::limiter::{
 };
 use crate::seal::Seal;
 use crate::store::{
-    AnySlot, LIMITS_MAX, LimitTable, NoMemory, OnFull, Preserve, QueueStore, Size, Store, TaggedLimits,
+    AnySlot, Attached, LIMITS_MAX, LimitTable, NoMemory, OnFull, Preserve, QueueStore, Scopes, Size, Store,
+    TaggedLimits,
 };
 use crate::wait::{Host, Queues};
 use sluicegate_core::bounds::saturating_count;
@@ -49,7 +50,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 ///
 /// A key's state belongs to its limiter's scope and the key. Another limiter of the same scope
 /// continues with that state under its own limits, as after
-/// [`Limiter::change`](crate::Limiter::change). A clone is another handle to the same store.
+/// [`Limiter::change`](crate::Limiter::change).
+///
+/// Every scope has a share of `max_keys`, by default an equal one ([`Limiter::set_share`]). A scope
+/// within its share loses no key to the others: when the store is full, only the keys of a scope
+/// that exceeds its share are evicted. A clone is another handle to the same store.
 #[derive(Clone)]
 pub struct MemoryStore {
     inner: Arc<Inner>,
@@ -62,6 +67,7 @@ struct Inner {
     seal: Arc<Seal>,
     clock: AnyClock,
     tags: Mutex<Tags>,
+    scopes: Mutex<Scopes>,
     queues: Arc<Queues>,
 }
 
@@ -103,13 +109,15 @@ pub(crate) struct LimiterKind {
     pub(crate) untrusted: bool,
 }
 
-/// Limits that decide alike have one tag.
+/// Limits of one share that decide alike have one tag.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct TagKey {
     limits: Vec<Limit>,
     preserve: Preserve,
     /// For limits that count from a start; the epoch for others.
     start: Time,
+    /// The id of the scope's share. Its keys are counted by tag.
+    share: u64,
 }
 
 /// A tag that is in use.
@@ -124,6 +132,7 @@ pub(crate) struct StoreHandle {
     pub(crate) clock: AnyClock,
     pub(crate) start: Time,
     pub(crate) scope: Fingerprint,
+    pub(crate) attached: Arc<Attached>,
     pub(crate) tag: Arc<Tag>,
     pub(crate) queues: Arc<Queues>,
 }
@@ -192,6 +201,8 @@ impl MemoryStore {
     ) -> Result<StoreHandle, BuildError> {
         let Inner { store, seeds, next_receipt, seal, clock, queues, .. } = &*self.inner;
         let start = start.unwrap_or_else(|| clock.now());
+        let scope = seeds.fingerprint(scope);
+        let attached = self.attach_share(scope, kind);
         Ok(StoreHandle {
             store: Arc::clone(store),
             seeds: Arc::clone(seeds),
@@ -199,24 +210,32 @@ impl MemoryStore {
             seal: Arc::clone(seal),
             clock: clock.clone(),
             start,
-            scope: seeds.fingerprint(scope),
-            tag: self.tag(limits, kind, start)?,
+            scope,
+            tag: self.tag(limits, kind, start, &attached)?,
+            attached,
             queues: Arc::clone(queues),
         })
     }
 
-    /// The tag of these limits: the one they have, or a free one.
+    fn attach_share(&self, scope: Fingerprint, kind: LimiterKind) -> Arc<Attached> {
+        let mut scopes = self.inner.scopes.lock().unwrap_or_else(PoisonError::into_inner);
+        if kind.untrusted { scopes.attach_untrusted() } else { scopes.attach(scope) }
+    }
+
+    /// The tag of these limits in this share: the one they have, or a free one.
     pub(crate) fn tag(
         &self,
         limits: &[Limit],
         kind: LimiterKind,
         start: Time,
+        attached: &Attached,
     ) -> Result<Arc<Tag>, BuildError> {
         let Inner { store, tags, clock, .. } = &*self.inner;
         let start = if limits.iter().any(Limit::counts_from_start) { start } else { Time::EPOCH };
         let mut tags = tags.lock().unwrap_or_else(PoisonError::into_inner);
         let preserve = kind.preserve;
-        let tag_key = TagKey { limits: limits.to_vec(), preserve, start };
+        let share = attached.share();
+        let tag_key = TagKey { limits: limits.to_vec(), preserve, start, share: share.id };
         if let Some(tag) = tags.assigned.get(&tag_key) {
             return Ok(Arc::clone(tag));
         }
@@ -224,7 +243,7 @@ impl MemoryStore {
         let most = if kind.untrusted { UNTRUSTED_LIMITS_MAX } else { LIMITS_MAX };
         let tag = tags.take(most, store, clock.now())?;
         // The tag is free, and so is its entry.
-        store.insert_limits(tag, TaggedLimits { limits, preserve });
+        store.insert_limits(tag, TaggedLimits { limits, preserve, share: Arc::clone(share) });
         let tag = Arc::new(Tag(tag));
         tags.assigned.insert(tag_key, Arc::clone(&tag));
         Ok(tag)
@@ -338,6 +357,7 @@ impl MemoryStoreBuilder {
             seal: Arc::default(),
             clock: self.clock,
             tags: Mutex::default(),
+            scopes: Mutex::new(Scopes::new(max_keys, self.on_full)),
         };
         Ok(MemoryStore { inner: Arc::new_cyclic(inner) })
     }

@@ -11,6 +11,7 @@
 //! | `table.rs` | a shard's table of slots, and why we wrote our own |
 //! | `slot_kind.rs`, `any_slot.rs` | what a slot holds: a cell, a log, a list, or any of these |
 //! | `evict.rs` | which key makes room for a new one |
+//! | `shares.rs` | how many keys each scope may hold in a store that several limiters share |
 //! | `limit_versions.rs` | limits that change while the store of one limiter is in use |
 //! | `limit_table.rs` | the limits of a store that several limiters share, by tag |
 //! | `reserve.rs`, `receipt_table.rs` | reservations and open receipts |
@@ -59,6 +60,7 @@ mod queue_store;
 mod receipt_table;
 mod reserve;
 mod shard;
+mod shares;
 mod slot_kind;
 mod table;
 
@@ -69,6 +71,7 @@ pub(crate) use limit_table::{LIMITS_MAX, LimitTable, Preserve, TaggedLimits};
 pub(crate) use limit_versions::LimitVersion;
 pub(crate) use queue_store::{HeadCharge, NotAdmitted, QueueStore};
 pub(crate) use reserve::{NotReserved, RECEIPTS_PER_KEY_MAX};
+pub(crate) use shares::{Attached, Scopes};
 pub(crate) use slot_kind::{CellSlot, ListSlot, LogSlot, SlotKind};
 
 use crate::key::Fingerprint;
@@ -101,6 +104,8 @@ pub(crate) struct Store<S: SlotKind> {
     on_full: OnFull,
     /// The shard at which the next sweep for expired receipts starts.
     next_sweep: AtomicUsize,
+    /// The shard at which the next sweep for recovered keys of a share starts.
+    next_share_sweep: AtomicUsize,
 }
 
 /// Remaining capacity, shared by all shards.
@@ -113,7 +118,13 @@ struct Vacant {
 
 /// Decrements a remaining capacity. Returns `false` if nothing remains.
 fn claim(left: &AtomicUsize) -> bool {
-    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    claim_beyond(0, left)
+}
+
+/// Decrements a remaining capacity, unless only what is spared remains.
+fn claim_beyond(spared: usize, left: &AtomicUsize) -> bool {
+    let less = |left: usize| (left > spared).then(|| left - 1);
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
 }
 
 /// The allocator has too little memory for the store.
@@ -153,6 +164,7 @@ impl<S: SlotKind> Store<S> {
             max_keys: size.max_keys,
             on_full: size.on_full,
             next_sweep: AtomicUsize::new(0),
+            next_share_sweep: AtomicUsize::new(0),
         })
     }
 

@@ -4,15 +4,17 @@ use super::error::Diagnostics;
 use super::file::field;
 use super::settings::{LOCAL_SHARE, ON_FAILURE, on_failure};
 use super::value::{Given, shown};
-use crate::engine::{INLINE, KeySpec, OnStoreFailure, RuleSpec, exception_mismatch, grants_leases};
+use crate::engine::{
+    INLINE, KeySpec, OnStoreFailure, RuleSpec, SHARE_DEFAULT, exception_mismatch, grants_leases,
+};
 use sluicegate::internal::grammar::{self, SyntaxError, quoted};
 use sluicegate::{Limit, Limiter};
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-const FIELDS: &[&str] = &["name", "limit", "on_store_failure", "local_share", "shadow", "keys"];
+const FIELDS: &[&str] = &["name", "limit", "on_store_failure", "local_share", "shadow", "share", "keys"];
 
 /// Reads the rules. Leaves out invalid ones, and reports their errors.
 pub(super) fn read(tables: &DeArray<'_>, errors: &mut Diagnostics<'_>) -> Vec<RuleSpec> {
@@ -75,6 +77,7 @@ impl Reader<'_, '_> {
             .and_then(|value| self.take(value, "on_store_failure", on_store_failure));
         let local_share = value("local_share").and_then(|value| self.take(value, "local_share", local_share));
         let shadow = value("shadow").and_then(|value| self.take(value, "shadow", Given::bool));
+        let share = value("share").and_then(|value| self.take(value, "share", share));
         let keys = value("keys").map(|value| self.keys(value, limits.as_deref())).unwrap_or_default();
         let name_span = value("name")?.span();
         let rule = RuleSpec {
@@ -83,6 +86,7 @@ impl Reader<'_, '_> {
             shadow: shadow.unwrap_or(false),
             on_store_failure,
             local_share,
+            share: share.unwrap_or(SHARE_DEFAULT),
             keys,
         };
         Some((rule, name_span))
@@ -206,6 +210,13 @@ fn name(text: &str) -> Result<&str, SyntaxError> {
 
 fn on_store_failure(given: &Given<'_>) -> Result<OnStoreFailure, SyntaxError> {
     Ok(on_failure(grammar::name("word", given.text()?, ON_FAILURE)?))
+}
+
+/// The weight of a rule when memory is divided between rules.
+const SHARE: RangeInclusive<u64> = 1..=1_000_000;
+
+fn share(given: &Given<'_>) -> Result<u32, SyntaxError> {
+    Ok(u32::try_from(given.number(&SHARE)?).unwrap_or(u32::MAX))
 }
 
 fn local_share(given: &Given<'_>) -> Result<u32, SyntaxError> {

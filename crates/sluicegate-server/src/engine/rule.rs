@@ -26,6 +26,8 @@ pub struct RuleSpec {
     pub on_store_failure: Option<OnStoreFailure>,
     /// The percentage of its limits applied under `local`; default: `[store] local_share`.
     pub local_share: Option<u32>,
+    /// The rule's weight when memory is divided between rules; [`SHARE_DEFAULT`] by default.
+    pub share: u32,
     /// Exceptions per key.
     pub keys: Vec<(Vec<u8>, KeySpec)>,
 }
@@ -43,6 +45,8 @@ pub enum KeySpec {
 
 /// The name of all inline limits in metrics and headers. No rule may have it.
 pub const INLINE: &str = "inline";
+/// The weight of a rule that sets none.
+pub const SHARE_DEFAULT: u32 = 1;
 /// A misspelt name is compared with this many rules: an invalid request must stay cheap.
 const SUGGESTIONS_FROM_MAX: usize = 1_000;
 
@@ -236,6 +240,7 @@ impl Rule {
             shadow: false,
             on_store_failure: None,
             local_share: None,
+            share: SHARE_DEFAULT,
             keys: Vec::new(),
         };
         Ok(Rule {
@@ -279,6 +284,13 @@ impl Rule {
     pub fn leases(&self) -> Option<LeaseStats> {
         let leases = self.limits[OWN].backend.leases().ok()?;
         Some(self.leases.view(leases.scope.as_ref().map(LeaseScope::stats)))
+    }
+
+    /// Gives the rule its share of the keys in memory.
+    pub(super) fn set_share(&self) {
+        if let AnyBackend::Memory(limiter) = &self.limits[OWN].backend {
+            limiter.set_share(self.spec.share);
+        }
     }
 
     /// The scope of the rule's leases in memory, if it grants any.

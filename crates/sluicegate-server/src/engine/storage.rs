@@ -18,9 +18,6 @@ use sluicegate_redis::{
 };
 use std::sync::Arc;
 
-/// Rules have equal shares.
-const WEIGHT_DEFAULT: u32 = 1;
-
 /// Where an engine keeps the state of its keys.
 #[derive(Clone, Default, Debug)]
 pub enum Keys {
@@ -247,7 +244,8 @@ impl Storage {
     /// Divides what is bounded in memory between the rules of a configuration.
     pub(super) fn divide(&self, rules: &RuleSet) {
         if let Storage::Memory { leases, .. } = self {
-            let scopes = rules.iter().filter_map(|rule| Some((rule.lease_scope()?, WEIGHT_DEFAULT)));
+            rules.iter().for_each(|rule| rule.set_share());
+            let scopes = rules.iter().filter_map(|rule| Some((rule.lease_scope()?, rule.spec().share)));
             leases.divide(rules.iter().next().is_some(), &scopes.collect::<Vec<_>>());
         }
     }

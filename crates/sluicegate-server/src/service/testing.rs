@@ -35,6 +35,7 @@ pub(crate) fn with_exports(service: &Service) {
         shadow: false,
         on_store_failure: None,
         local_share: None,
+        share: 1,
         keys: Vec::new(),
     };
     service.engine.load(vec![exports]).unwrap();

@@ -57,6 +57,7 @@ fn a_file_sets_everything() {
         limit = ["token-bucket 10/s burst=50", "fixed-window 1000/day"]
         on_store_failure = "local"
         local_share = 25
+        share = 3
         shadow = true
         [rule.keys]
         "partner-7" = "token-bucket 100/s burst=500"
@@ -89,6 +90,7 @@ fn a_file_sets_everything() {
     let [reply, api] = &configuration.rules[..] else { panic!("{:?}", configuration.rules) };
     assert_eq!((reply.name.as_str(), reply.shadow, reply.on_store_failure), ("reply", false, None));
     assert_eq!((api.shadow, api.on_store_failure, api.limits.len()), (true, Some(OnStoreFailure::Local), 2));
+    assert_eq!((reply.share, api.share), (1, 3));
     assert_eq!((reply.local_share, api.local_share), (None, Some(25)));
     let key =
         |name: &str| api.keys.iter().find(|(key, _)| key == name.as_bytes()).map(|(_, says)| says).unwrap();

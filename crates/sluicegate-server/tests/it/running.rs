@@ -42,6 +42,7 @@ pub(crate) fn rule(name: &str, limits: &[&str]) -> RuleSpec {
         shadow: false,
         on_store_failure: None,
         local_share: None,
+        share: 1,
         keys: Vec::new(),
     }
 }

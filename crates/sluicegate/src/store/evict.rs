@@ -10,31 +10,42 @@
 //! ```
 //!
 //! So a flood of new keys, each with a little debt, evicts its own kind, and an offender at the
-//! limit stays. Where a single call uses the whole limit (`min-interval`, 1 per day) every key that
-//! has called has the same debt, and the one that recovers first is evicted: there only
-//! `OnFull::Deny` helps.
+//! limit stays. In a store that several limiters share, a flood evicts keys of its own scope only:
+//! `shares.rs` says what each scope may hold, and step 5 considers only keys of scopes that exceed
+//! their share.
+//!
+//! # What an evicted key leaves behind
+//!
+//! Nothing. Where a single call uses the whole limit (`min-interval`, 1 per day) every key that has
+//! called has the same debt, and a flood of the same scope evicts the ones that recover first. A
+//! sketch of evicted keys could make them return as used up, but every entry of a sketch is shared
+//! by other keys: a flood that evicts its own keys would fill it, and newcomers would be denied for
+//! calls they never made. Denying them is what `OnFull::Deny` does on purpose, within the scope.
 
 use super::limit_versions::LimitsByTag as _;
 use super::receipt_table::ReceiptTable;
+use super::shares::Share;
 use super::slot_kind::{SlotKind, SlotState};
 use super::table::{Bucket, buckets};
-use super::{Full, Guarded, Locked, Store, Vacant, claim};
+use super::{Full, Guarded, Locked, Store, Vacant, claim_beyond};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
 use sluicegate_core::rollback::Times;
 use sluicegate_core::{Span, Time};
 use std::mem;
+use std::sync::Arc;
 
 /// What a store that is full of keys that have not recovered does with a new key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// Evicts the key with the least debt among those around the new one. Use this if new callers
-    /// must get in, and watch `evicted` in [`crate::StoreStats`].
+    /// Evicts the key with the least debt among those around the new one; in a shared store, only
+    /// keys of scopes that exceed their share. Use this if new callers must get in, and watch `evicted` in [`crate::StoreStats`].
     #[default]
     Evict,
-    /// Denies calls on the new key until there is room. Use this if no debt may be lost, or if one
+    /// Denies calls on the new key until there is room; in a shared store, until there is room in
+    /// its scope's share. Use this if no debt may be lost, or if one
     /// call uses the whole limit.
     Deny,
 }
@@ -74,6 +85,50 @@ struct Removal {
     recovered: bool,
 }
 
+/// What a new key may take, by its share and the store's setting.
+struct Demand {
+    /// `None` in the store of one limiter, where a key may take any room and evict any key.
+    share: Option<Arc<Share>>,
+    /// Whether the share has room for the key.
+    within: bool,
+    deny: bool,
+}
+
+impl Demand {
+    fn new(share: Option<&Arc<Share>>, on_full: OnFull) -> Demand {
+        let share = share.cloned();
+        let within = share.as_ref().is_none_or(|share| share.has_room());
+        Demand { share, within, deny: on_full == OnFull::Deny }
+    }
+
+    /// How much room the new key has to leave.
+    fn spares(&self) -> usize {
+        match &self.share {
+            Some(_) if !self.within && self.deny => usize::MAX,
+            Some(share) if !self.within => share.spare(),
+            _ => 0,
+        }
+    }
+
+    fn is_own(&self, other: Option<&Arc<Share>>) -> bool {
+        self.share.as_ref().zip(other).is_none_or(|(own, other)| Arc::ptr_eq(own, other))
+    }
+
+    /// Returns `true` if the new key may take the place of a recovered key of a share.
+    fn may_replace(&self, other: Option<&Arc<Share>>) -> bool {
+        self.within || !self.deny || self.is_own(other)
+    }
+
+    /// Returns `true` if the new key may evict a key of a share.
+    fn may_evict(&self, other: Option<&Arc<Share>>) -> bool {
+        match other {
+            None => true,
+            Some(other) if self.is_own(Some(other)) => !self.within,
+            Some(other) => other.is_exceeded(),
+        }
+    }
+}
+
 impl<S: SlotKind> Locked<'_, S> {
     /// Finds a slot for a key that has none. Keys in `pinned` slots are neither removed nor moved.
     pub(super) fn find_slot(
@@ -83,23 +138,26 @@ impl<S: SlotKind> Locked<'_, S> {
         store: &Store<S>,
         pinned: &[usize],
     ) -> Result<Vacancy, Full> {
-        let (table, [primary, secondary], deny) = (self.table, buckets(key), store.on_full == OnFull::Deny);
-        if let Some(slot) = self.claim_free(key, &store.vacant.keys) {
+        let (table, [primary, secondary]) = (self.table, buckets(key));
+        let tag = self.guarded.limits_by_tag.tag_for(key);
+        let demand = Demand::new(self.guarded.limits_by_tag.share(tag), store.on_full);
+        let (vacant, spares) = (&store.vacant.keys, demand.spares());
+        if let Some(slot) = self.claim_free(key, vacant, spares) {
             return Ok(Vacancy { slot, removes: None });
         }
         // The whole shard is examined only if a key can have recovered since the last time, or to
         // report the exact wait.
-        let examine_all = deny || now >= self.guarded.none_recovers_before;
+        let examine_all = demand.deny || now >= self.guarded.none_recovers_before;
         let removable = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
         let mut candidates = Candidates::default();
-        self.examine(primary.slots().filter(removable), now, &mut candidates);
+        self.examine(primary.slots().filter(removable), now, &demand, &mut candidates);
         if candidates.recovered.is_none() && (examine_all || candidates.examined < CANDIDATES_MIN) {
-            self.examine(secondary.slots().filter(removable), now, &mut candidates);
+            self.examine(secondary.slots().filter(removable), now, &demand, &mut candidates);
         }
         if let Some(slot) = candidates.recovered {
             return Ok(Vacancy { slot, removes: Some(Removal { slot, recovered: true }) });
         }
-        if let Some(slot) = self.claim_by_moving([primary, secondary], &store.vacant.keys, pinned) {
+        if let Some(slot) = self.claim_by_moving([primary, secondary], vacant, spares, pinned) {
             return Ok(Vacancy { slot, removes: None });
         }
         // With a free slot nearby, the new key can replace any key of the shard.
@@ -108,27 +166,63 @@ impl<S: SlotKind> Locked<'_, S> {
             free = free.or_else(|| self.make_free([primary, secondary], pinned));
             if free.is_some() {
                 candidates = if examine_all {
-                    self.examine_all(now, pinned)
+                    self.examine_all(now, &demand, pinned)
                 } else {
-                    self.examine_near(primary, now, pinned)
+                    self.examine_near(primary, now, &demand, pinned)
                 };
             }
         }
-        let evicted =
-            candidates.least_debt.filter(|_| !deny).map(|(_, slot)| Removal { slot, recovered: false });
+        let evicted = candidates.least_debt.filter(|_| !demand.deny);
+        let evicted = evicted.map(|(_, slot)| Removal { slot, recovered: false });
         let removes = candidates.recovered.map(|slot| Removal { slot, recovered: true }).or(evicted);
-        let vacancy =
-            removes.map(|removes| Vacancy { slot: free.unwrap_or(removes.slot), removes: Some(removes) });
-        vacancy.ok_or(Full(candidates.soonest))
+        if let Some(removes) = removes {
+            return Ok(Vacancy { slot: free.unwrap_or(removes.slot), removes: Some(removes) });
+        }
+        // If the shard has no key that could make room, the wait is unknown.
+        let is_known = demand.share.is_none() || candidates.soonest < Span::MAX;
+        let wait = if is_known { candidates.soonest } else { Span::ZERO };
+        self.find_slot_elsewhere(&demand, [primary, secondary], now, store, pinned).ok_or(Full(wait))
+    }
+
+    /// The last resorts of a key of a share that finds nothing to remove in its shard: what other
+    /// shards can free, the spare room, and, if its share has room, any key around it.
+    #[cold]
+    fn find_slot_elsewhere(
+        &mut self,
+        demand: &Demand,
+        buckets: [Bucket; 2],
+        now: Time,
+        store: &Store<S>,
+        pinned: &[usize],
+    ) -> Option<Vacancy> {
+        let share = demand.share.as_ref()?;
+        if share.is_sweep_due(now) {
+            store.drop_recovered(share, now);
+        }
+        let demand = Demand::new(Some(share), store.on_full);
+        let spares = if demand.deny { demand.spares() } else { 0 };
+        if let Some(slot) = self.claim_by_moving(buckets, &store.vacant.keys, spares, pinned) {
+            return Some(Vacancy { slot, removes: None });
+        }
+        if demand.deny || !demand.within {
+            return None;
+        }
+        let (table, mut nearby) = (self.table, Candidates::default());
+        let removable = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
+        let anything = Demand { share: None, within: true, deny: false };
+        let slots = buckets.into_iter().flat_map(Bucket::slots).filter(removable);
+        self.examine(slots, now, &anything, &mut nearby);
+        let (_, slot) = nearby.least_debt?;
+        Some(Vacancy { slot, removes: Some(Removal { slot, recovered: false }) })
     }
 
     /// Claims a free slot, and capacity for one more key.
-    fn claim_free(&self, key: Fingerprint, vacant: &AtomicUsize) -> Option<usize> {
+    fn claim_free(&self, key: Fingerprint, vacant: &AtomicUsize, spares: usize) -> Option<usize> {
         // Without capacity no slot needs to be searched.
-        if vacant.load(Ordering::Relaxed) == 0 {
+        if vacant.load(Ordering::Relaxed) <= spares {
             return None;
         }
-        self.table.free(key).filter(|_| claim(vacant))
+        self.table.free(key).filter(|_| claim_beyond(spares, vacant))
     }
 
     /// Claims a slot, and capacity for one more key, when both buckets are full: keys of theirs are
@@ -137,9 +231,10 @@ impl<S: SlotKind> Locked<'_, S> {
         &mut self,
         buckets: [Bucket; 2],
         vacant: &AtomicUsize,
+        spares: usize,
         pinned: &[usize],
     ) -> Option<usize> {
-        if !claim(vacant) {
+        if !claim_beyond(spares, vacant) {
             return None;
         }
         let slot = self.make_free(buckets, pinned);
@@ -176,10 +271,10 @@ impl<S: SlotKind> Locked<'_, S> {
     }
 
     /// Examines all keys of the shard.
-    fn examine_all(&mut self, now: Time, pinned: &[usize]) -> Candidates {
+    fn examine_all(&mut self, now: Time, demand: &Demand, pinned: &[usize]) -> Candidates {
         let (table, mut candidates) = (self.table, Candidates::default());
         let removable = |slot: &usize| !pinned.contains(slot);
-        self.examine(table.held().filter(removable), now, &mut candidates);
+        self.examine(table.held().filter(removable), now, demand, &mut candidates);
         // Pinned keys were not examined, and a key that has not been converted to new limits yet
         // recovers at a time that depends on when it is.
         if candidates.recovered.is_none() && pinned.is_empty() && !table.held().any(|slot| self.is_old(slot))
@@ -191,22 +286,43 @@ impl<S: SlotKind> Locked<'_, S> {
     }
 
     /// Examines a few keys around a bucket that has too few itself.
-    fn examine_near(&mut self, bucket: Bucket, now: Time, pinned: &[usize]) -> Candidates {
+    fn examine_near(&mut self, bucket: Bucket, now: Time, demand: &Demand, pinned: &[usize]) -> Candidates {
         let (table, mut candidates) = (self.table, Candidates::default());
-        let removable = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
-        self.examine(bucket.all_slots().filter(removable).take(CANDIDATES_MIN), now, &mut candidates);
+        for slot in bucket.all_slots().filter(|slot| table.is_taken(*slot) && !pinned.contains(slot)) {
+            if candidates.examined >= CANDIDATES_MIN || candidates.recovered.is_some() {
+                break;
+            }
+            if demand.may_evict(self.share_of(slot)) {
+                self.examine([slot].into_iter(), now, demand, &mut candidates);
+            }
+        }
         candidates
     }
 
-    /// Searches for a recovered key, or else for the one with the least debt.
-    fn examine(&mut self, slots: impl Iterator<Item = usize>, now: Time, candidates: &mut Candidates) {
+    /// Searches for a recovered key, or else for the one with the least debt, among those that may
+    /// be removed for the new key.
+    fn examine(
+        &mut self,
+        slots: impl Iterator<Item = usize>,
+        now: Time,
+        demand: &Demand,
+        candidates: &mut Candidates,
+    ) {
         for slot in slots {
-            candidates.examined += 1;
+            let share = self.share_of(slot);
+            let (replaceable, evictable) = (demand.may_replace(share), demand.may_evict(share));
+            if !replaceable {
+                continue;
+            }
             let Some(debt) = self.debt(slot, now) else {
                 candidates.recovered = Some(slot);
                 return;
             };
             candidates.soonest = candidates.soonest.min(debt.recovers_in);
+            if !evictable {
+                continue;
+            }
+            candidates.examined += 1;
             if candidates.least_debt.is_none_or(|(least, _)| debt < least) {
                 candidates.least_debt = Some((debt, slot));
             }
@@ -230,6 +346,9 @@ impl<S: SlotKind> Locked<'_, S> {
             self.clear(slot);
         }
         self.put(vacancy.slot, key, self.guarded.limits_by_tag.tag_for(key));
+        if let Some(share) = self.share_of(vacancy.slot) {
+            share.key_added();
+        }
         S::update(self.state_of(vacancy.slot), |empty| *empty = state);
         let recovers_in = self.debt(vacancy.slot, now).map_or(Span::ZERO, |debt| debt.recovers_in);
         self.guarded.none_recovers_before =
@@ -256,5 +375,29 @@ impl<S: SlotKind> Locked<'_, S> {
             (&self.guarded.limits_by_tag, self.guarded.limits_by_tag.tag_for(self.table.key(slot)));
         limits_by_tag.adopt(&mut state, from, tag, times);
         S::debt_of(&state, limits_by_tag.limits(tag), now)
+    }
+}
+
+/// How many shards a key that finds no room in its own sweeps for recovered keys of its share.
+const SHARDS_PER_SWEEP: usize = 16;
+
+impl<S: SlotKind> Store<S> {
+    /// Drops the recovered keys of a share in a few shards; the next time, in the next few. A share
+    /// may be so small that its recovered keys are all in other shards than a new key.
+    ///
+    /// Shards that are locked are skipped: the caller holds one, and must not wait for another.
+    fn drop_recovered(&self, share: &Arc<Share>, now: Time) {
+        let shards = self.shards.len();
+        let from = self.next_share_sweep.fetch_add(SHARDS_PER_SWEEP, Ordering::Relaxed);
+        for shard in (0..SHARDS_PER_SWEEP.min(shards)).map(|step| from.wrapping_add(step) % shards) {
+            let Some(mut shard) = self.try_lock(shard) else { continue };
+            for slot in shard.table.held() {
+                let is_own = shard.share_of(slot).is_some_and(|other| Arc::ptr_eq(other, share));
+                if is_own && shard.debt(slot, now).is_none() {
+                    shard.clear(slot);
+                    self.vacant.keys.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 use super::any_slot::{AnySlot, States};
 use super::limit_versions::LimitsByTag;
+use super::shares::Share;
 use super::{Locked, Store, Vacant};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
@@ -15,7 +16,7 @@ use sluicegate_core::{Algorithm as _, AnyLimit, Time};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-/// The number of lists of limits that a store can hold: as many as a tag can name. Each takes 32
+/// The number of lists of limits that a store can hold: as many as a tag can name. Each takes 40
 /// bytes, allocated with the store.
 pub(crate) const LIMITS_MAX: u16 = if cfg!(loom) { 4 } else { 65_535 };
 
@@ -29,6 +30,7 @@ pub(crate) struct LimitTable {
 pub(crate) struct TaggedLimits {
     pub(crate) limits: Arc<[AnyLimit]>,
     pub(crate) preserve: Preserve,
+    pub(crate) share: Arc<Share>,
 }
 
 /// What a key keeps when its limits change.
@@ -131,6 +133,11 @@ impl LimitsByTag<AnySlot> for LimitTable {
     #[inline]
     fn is_old(&self, _tag: u16) -> bool {
         false
+    }
+
+    #[inline]
+    fn share(&self, tag: u16) -> Option<&Arc<Share>> {
+        self.entry(tag).map(|entry| &entry.share)
     }
 
     fn adopt(&self, state: &mut States, from: u16, to: u16, times: Times) {

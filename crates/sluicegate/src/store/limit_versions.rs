@@ -4,6 +4,7 @@
 //! is converted through every version since: a bucket keeps the tokens used, a window or log its
 //! count, and a state whose algorithm changed in between starts unseen.
 
+use super::shares::Share;
 use super::slot_kind::SlotKind;
 use crate::key::Fingerprint;
 use sluicegate_core::rollback::Times;
@@ -28,6 +29,11 @@ pub(crate) trait LimitsByTag<S: SlotKind>: Send + Sync {
 
     /// Returns `true` if a slot with this tag has to be converted before it is used.
     fn is_old(&self, tag: u16) -> bool;
+
+    /// The share of the keys with this tag; `None` in the store of one limiter.
+    fn share(&self, _tag: u16) -> Option<&Arc<Share>> {
+        None
+    }
 
     /// Converts a state from the limits of one tag to those of another.
     fn adopt(&self, state: &mut S::State, from: u16, to: u16, times: Times);

@@ -7,6 +7,7 @@
 
 use super::limit_versions::LimitsByTag as _;
 use super::receipt_table::ReceiptTable;
+use super::shares::Share;
 use super::slot_kind::{SlotKind, SlotState, StateOf};
 use super::table::{Displaced, Table};
 use super::{Full, NoMemory, Vacant};
@@ -161,8 +162,17 @@ impl<S: SlotKind> Locked<'_, S> {
 
     /// Frees a slot.
     pub(super) fn clear(&mut self, slot: usize) {
+        if let Some(share) = self.share_of(slot) {
+            share.key_removed();
+        }
         self.table.clear(slot);
         S::update(self.state_of(slot), mem::take);
+    }
+
+    /// The share of the key in a slot.
+    #[inline]
+    pub(super) fn share_of(&self, slot: usize) -> Option<&Arc<Share>> {
+        self.guarded.limits_by_tag.share(self.table.slot(slot).tag())
     }
 
     /// Returns `true` if a slot's state was written by an older version of the limits.
@@ -189,6 +199,11 @@ impl<S: SlotKind> Locked<'_, S> {
         let limits_by_tag = Arc::clone(&self.guarded.limits_by_tag);
         S::update(self.state_of(slot), |state| limits_by_tag.adopt(state, from, tag, times));
         self.table.slot(slot).set_tag(tag);
+        // A scope can have trusted and untrusted limiters.
+        if let (Some(old), Some(new)) = (limits_by_tag.share(from), limits_by_tag.share(tag)) {
+            old.key_removed();
+            new.key_added();
+        }
         // Under other limits the key may recover sooner.
         self.guarded.none_recovers_before = Time::EPOCH;
     }

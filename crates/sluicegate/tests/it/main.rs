@@ -17,6 +17,7 @@ mod memory_store;
 mod reserve;
 #[cfg(not(loom))]
 mod semaphore;
+mod shares;
 mod smooth;
 mod syntax_errors;
 mod threads;

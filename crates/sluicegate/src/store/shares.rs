@@ -1,0 +1,224 @@
+//! How many keys each scope may hold in a store that several limiters share.
+//!
+//! Every scope has a share of the keys, by weight. The scopes of untrusted limits have one share
+//! together: a quarter, or everything if there are no others.
+//!
+//! ```text
+//! max_keys   [ scope ][ scope ][ scope, weight 2   ][ untrusted ][ spare ]
+//! ```
+//!
+//! ```text
+//! Promise    A scope within its share loses no key to another scope, and finds room for a new key.
+//! Lending    Under `OnFull::Evict` a scope may exceed its share while there is room. Its keys are
+//!            then the only ones that others evict. Under `OnFull::Deny` nothing is lent.
+//! Spare      A new key takes a slot of its own shard, which may hold no key of a borrower. So a
+//!            sixteenth of the keys belongs to no share and is not lent: a scope within its share
+//!            takes room from there. When all of it is in use, borrowers hold at least as much,
+//!            12 keys per shard on average; a shard has none of them with a chance below 1 in
+//!            100 000. Only then does the key with the least debt around the new one make way,
+//!            whichever scope it belongs to. Tables of a few keys share less exactly.
+//! ```
+
+use super::OnFull;
+use crate::key::Fingerprint;
+use crate::sync::{AtomicUsize, Ordering};
+use sluicegate_core::Time;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Weak};
+
+/// Under `OnFull::Evict`, one part in this many is not lent.
+const SPARE_PART: usize = 16;
+/// Untrusted limits have one part in this many, if there are others.
+const UNTRUSTED_PART: usize = 4;
+/// The time between two sweeps of a share. Each takes some 50 µs.
+const SWEEP_INTERVAL_MICROS: u64 = 1_000;
+
+/// The keys of a store, as they are shared.
+struct SharedKeys {
+    /// Keys that belong to shares: all but the spare ones.
+    shared: usize,
+    spare: usize,
+    /// The sum of the weights of all attached scopes.
+    weights: AtomicU64,
+    /// `true` once an untrusted limiter has been attached.
+    has_untrusted: AtomicBool,
+    next_id: AtomicU64,
+}
+
+/// The share of one scope, or of all untrusted scopes.
+pub(crate) struct Share {
+    /// Tells the shares of a store apart.
+    pub(crate) id: u64,
+    of: Arc<SharedKeys>,
+    /// `None` for the share of untrusted scopes; 0 while no limiter of the scope is attached.
+    weight: Option<AtomicU64>,
+    keys: AtomicUsize,
+    /// When the next sweep for its recovered keys may start, in microseconds since the epoch.
+    sweep_at: AtomicU64,
+}
+
+/// Held by every limiter of a scope. The weight of its share counts while one is left.
+pub(crate) struct Attached(Arc<Share>);
+
+impl SharedKeys {
+    fn new(max_keys: usize, on_full: OnFull) -> Arc<SharedKeys> {
+        let spare = if on_full == OnFull::Deny { 0 } else { max_keys / SPARE_PART };
+        Arc::new(SharedKeys {
+            shared: max_keys - spare,
+            spare,
+            weights: AtomicU64::new(0),
+            has_untrusted: AtomicBool::new(false),
+            next_id: AtomicU64::new(0),
+        })
+    }
+
+    /// The share of all untrusted scopes.
+    fn untrusted(self: &Arc<SharedKeys>) -> Arc<Share> {
+        self.share(None)
+    }
+
+    /// The share of one scope.
+    fn scope(self: &Arc<SharedKeys>) -> Arc<Share> {
+        self.share(Some(AtomicU64::new(0)))
+    }
+
+    fn share(self: &Arc<SharedKeys>, weight: Option<AtomicU64>) -> Arc<Share> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (keys, sweep_at) = (AtomicUsize::new(0), AtomicU64::new(0));
+        Arc::new(Share { id, of: Arc::clone(self), weight, keys, sweep_at })
+    }
+}
+
+impl Share {
+    /// The keys that the scope holds.
+    pub(crate) fn keys(&self) -> usize {
+        self.keys.load(Ordering::Relaxed)
+    }
+
+    /// The keys that the scope may hold without borrowing.
+    pub(crate) fn max(&self) -> usize {
+        let SharedKeys { shared, weights, has_untrusted, .. } = &*self.of;
+        let (weights, part) = (weights.load(Ordering::Relaxed), shared / UNTRUSTED_PART);
+        let Some(weight) = &self.weight else {
+            return if weights == 0 { *shared } else { part.max(1) };
+        };
+        let weight = weight.load(Ordering::Relaxed);
+        let for_scopes = if has_untrusted.load(Ordering::Relaxed) { shared - part } else { *shared };
+        // At most 10^9 keys, and weights below 2^32: no overflow.
+        let max = for_scopes as u64 * weight / weights.max(1);
+        usize::try_from(max).unwrap_or(usize::MAX).max(usize::from(weight > 0))
+    }
+
+    /// Returns `true` if the scope may hold another key without borrowing.
+    pub(super) fn has_room(&self) -> bool {
+        self.keys() < self.max()
+    }
+
+    /// Returns `true` if the scope holds more keys than its share.
+    pub(super) fn is_exceeded(&self) -> bool {
+        self.keys() > self.max()
+    }
+
+    /// Returns `true` if a sweep for recovered keys of the share is due. New keys that find no room
+    /// must stay cheap, so most of them do not sweep.
+    pub(super) fn is_sweep_due(&self, now: Time) -> bool {
+        let (now, at) = (now.as_micros(), self.sweep_at.load(Ordering::Relaxed));
+        // If the clock has stepped backwards, do not wait for longer than the interval.
+        let is_due = now >= at || now + SWEEP_INTERVAL_MICROS < at;
+        if is_due {
+            self.sweep_at.store(now + SWEEP_INTERVAL_MICROS, Ordering::Relaxed);
+        }
+        is_due
+    }
+
+    /// The room that is not lent.
+    pub(super) fn spare(&self) -> usize {
+        self.of.spare
+    }
+
+    pub(super) fn key_added(&self) {
+        self.keys.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn key_removed(&self) {
+        self.keys.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn set_weight(&self, new: u64) {
+        if let Some(weight) = &self.weight {
+            let old = weight.swap(new, Ordering::Relaxed);
+            // Wraps around in between if the sum shrinks, and is right in the end.
+            self.of.weights.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Attached {
+    /// Attaches a limiter to a share that has none, with a weight of 1.
+    fn new(share: Arc<Share>) -> Attached {
+        share.set_weight(1);
+        if share.weight.is_none() {
+            share.of.has_untrusted.store(true, Ordering::Relaxed);
+        }
+        Attached(share)
+    }
+
+    pub(crate) fn share(&self) -> &Arc<Share> {
+        &self.0
+    }
+
+    /// Changes the weight.
+    pub(crate) fn set_weight(&self, weight: u32) {
+        self.0.set_weight(weight.into());
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.set_weight(0);
+    }
+}
+
+/// The shares of a store by scope.
+pub(crate) struct Scopes {
+    keys: Arc<SharedKeys>,
+    untrusted: Option<Arc<Attached>>,
+    /// Kept while a limiter is attached or limits in the store's table belong to the scope.
+    known: HashMap<[u64; 2], (Weak<Attached>, Weak<Share>)>,
+    /// When more are known than this, those that are not needed are dropped.
+    sweep_at: usize,
+}
+
+/// A sweep of the known scopes is due at no fewer than these.
+const SWEEP_AT: usize = 64;
+
+impl Scopes {
+    pub(crate) fn new(max_keys: usize, on_full: OnFull) -> Scopes {
+        let keys = SharedKeys::new(max_keys, on_full);
+        Scopes { keys, untrusted: None, known: HashMap::new(), sweep_at: SWEEP_AT }
+    }
+
+    /// Attaches a limiter of untrusted limits.
+    pub(crate) fn attach_untrusted(&mut self) -> Arc<Attached> {
+        let keys = &self.keys;
+        Arc::clone(self.untrusted.get_or_insert_with(|| Arc::new(Attached::new(keys.untrusted()))))
+    }
+
+    /// Attaches a limiter of a scope.
+    pub(crate) fn attach(&mut self, scope: Fingerprint) -> Arc<Attached> {
+        let id = [scope.high, scope.low];
+        let known = self.known.get(&id);
+        if let Some(attached) = known.and_then(|(attached, _)| attached.upgrade()) {
+            return attached;
+        }
+        let share = known.and_then(|(_, share)| share.upgrade()).unwrap_or_else(|| self.keys.scope());
+        let attached = Arc::new(Attached::new(Arc::clone(&share)));
+        if self.known.len() >= self.sweep_at {
+            self.known.retain(|_, (_, share)| share.strong_count() > 0);
+            self.sweep_at = SWEEP_AT.max(2 * self.known.len());
+        }
+        self.known.insert(id, (Arc::downgrade(&attached), Arc::downgrade(&share)));
+        attached
+    }
+}
