@@ -72,6 +72,7 @@ use sluicegate::{OnFull, StoreStats};
 use sluicegate_redis::StoredReceipt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use storage::{AnyBackend, Fallback, Storage};
 use tokio::sync::Notify;
 
@@ -80,6 +81,10 @@ use tokio::sync::Notify;
 pub struct Settings {
     /// `true` if requests may carry inline limits. `CL.THROTTLE` counts as one.
     pub allow_inline: bool,
+    /// The largest count of a `sliding-log` among inline limits: it keeps 16 bytes per call.
+    pub inline_log_count_max: u64,
+    /// The longest period of an inline limit, and TTL of its leases; `None` for no bound.
+    pub inline_period_max: Option<Duration>,
     /// The longest key, in bytes.
     pub key_len_max: usize,
     /// The largest cost of one call.
@@ -103,6 +108,8 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             allow_inline: true,
+            inline_log_count_max: 1_000,
+            inline_period_max: None,
             key_len_max: 64 * 1024,
             cost_max: u64::from(sluicegate_core::bounds::COUNT_MAX),
             max_keys: sluicegate::MAX_KEYS_DEFAULT,
@@ -161,7 +168,7 @@ impl Engine {
     pub fn with_keys(keys: Keys, settings: Settings, clock: Arc<dyn Clock>) -> Result<Engine, RequestError> {
         let storage = Arc::new(Storage::new(keys, &settings, &clock)?);
         storage.divide(&RuleSet::default());
-        let inline = Inline::new(Arc::clone(&storage), settings.fallback(), clock.now());
+        let inline = Inline::new(Arc::clone(&storage), &settings, clock.now());
         let (rules, loads, loaded) = (ArcSwap::default(), AtomicU64::new(0), Notify::new());
         Ok(Engine { settings, clock, storage, rules, loads, loaded, inline })
     }

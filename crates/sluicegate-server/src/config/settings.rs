@@ -106,6 +106,18 @@ static OTHERS: &[Setting] = &[
         .live(),
     setting("server", "hosts", "SLUICE_HOSTS", Kind::Hosts(|c| &mut c.hosts)),
     setting("server", "allow_inline", "SLUICE_ALLOW_INLINE", Kind::Bool(|c| &mut c.engine.allow_inline)),
+    setting(
+        "server",
+        "inline_log_count_max",
+        "SLUICE_INLINE_LOG_COUNT_MAX",
+        Kind::Cost(|c| &mut c.engine.inline_log_count_max, 1..=1_000_000),
+    ),
+    setting(
+        "server",
+        "inline_period_max",
+        "SLUICE_INLINE_PERIOD_MAX",
+        Kind::DurationOrOff(|c| &mut c.engine.inline_period_max),
+    ),
     setting("server", "threads", "SLUICE_THREADS", Kind::SizeOrAuto(|c| &mut c.threads, 1..=1024))
         .with_flag("--threads"),
     setting(

@@ -1,11 +1,12 @@
 //! Inline limits: built on first use, found by their text afterwards.
 
-use super::RequestError;
 use super::leases::{LeaseStats, LeaseTally};
 use super::rule::{Rule, Scope, Tally};
 use super::storage::{Fallback, Storage};
 use super::throttle::Throttle;
-use sluicegate::{Limit, Time};
+use super::{RequestError, Settings};
+use sluicegate::limit::Spec;
+use sluicegate::{Limit, Span, Time};
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -17,6 +18,7 @@ const KNOWN_MAX: usize = 4_096;
 pub(super) struct Inline {
     storage: Arc<Storage>,
     fallback: Fallback,
+    bounds: InlineBounds,
     tally: Arc<Tally>,
     leases: Arc<LeaseTally>,
     limits: Known<Box<str>>,
@@ -30,10 +32,14 @@ pub(super) struct Inline {
 type Known<K> = RwLock<HashMap<K, Arc<Rule>>>;
 
 impl Inline {
-    pub(super) fn new(storage: Arc<Storage>, fallback: Fallback, start: Time) -> Inline {
+    pub(super) fn new(storage: Arc<Storage>, settings: &Settings, start: Time) -> Inline {
         Inline {
             storage,
-            fallback,
+            fallback: settings.fallback(),
+            bounds: InlineBounds {
+                log_count_max: settings.inline_log_count_max,
+                period_max: settings.inline_period_max.map(Span::from),
+            },
             tally: Arc::default(),
             leases: Arc::default(),
             limits: RwLock::default(),
@@ -55,13 +61,14 @@ impl Inline {
     /// two spellings of a list share state, and a list shares none with its limits alone.
     ///
     /// # Errors
-    /// If the text is not a limit or list, or is longer than [`sluicegate::limit::LIST_LEN_MAX`]:
+    /// If the text is not a limit or list, exceeds a bound of inline limits, or is longer than [`sluicegate::limit::LIST_LEN_MAX`]:
     /// no longer text is cached.
     pub(super) fn limits(&self, text: &str) -> Result<Arc<Rule>, RequestError> {
         if let Some(rule) = self.limits.read().unwrap_or_else(PoisonError::into_inner).get(text) {
             return Ok(Arc::clone(rule));
         }
         let limits = Limit::parse_list(text)?;
+        limits.iter().try_for_each(|limit| self.bounds.check(limit))?;
         let scope = Scope::Inline(Limit::list_text(&limits));
         let rule = self.rule(&scope, limits)?;
         Ok(remember(&self.limits, text.into(), rule))
@@ -74,6 +81,7 @@ impl Inline {
             return Ok(Arc::clone(rule));
         }
         let limit: Limit = throttle.limit()?.parse()?;
+        self.bounds.check(&limit)?;
         let rule = self.rule(&Scope::Throttle, vec![limit])?;
         Ok(remember(&self.throttles, parameters, rule))
     }
@@ -81,6 +89,34 @@ impl Inline {
     fn rule(&self, scope: &Scope, limits: Vec<Limit>) -> Result<Arc<Rule>, RequestError> {
         let tallies = (&self.tally, &self.leases);
         Ok(Arc::new(Rule::inline(&self.storage, scope, limits, self.fallback, tallies, self.start)?))
+    }
+}
+
+/// What callers may write as a limit: its state stays in memory for as long as its period.
+struct InlineBounds {
+    log_count_max: u64,
+    period_max: Option<Span>,
+}
+
+impl InlineBounds {
+    fn check(&self, limit: &Limit) -> Result<(), RequestError> {
+        let (count, most) = (limit.count(), self.log_count_max);
+        if matches!(limit.spec(), Spec::SlidingLog { .. }) && count > most {
+            return Err(RequestError::new(format!(
+                "{limit}: count {count} is above inline_log_count_max, {most}; use sliding-window, or define a rule"
+            )));
+        }
+        let period = match limit.spec() {
+            Spec::Concurrency { ttl, .. } => ttl.unwrap_or_default(),
+            _ => limit.period(),
+        };
+        match self.period_max {
+            Some(most) if period > most => Err(RequestError::new(format!(
+                "{limit}: period {} is above inline_period_max, {}; use a shorter one, or define a rule",
+                period, most
+            ))),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -394,3 +394,29 @@ fn a_reload_applies_to_lease_waiters() {
     assert_eq!(refused.decided().denied_by(), Some("concurrency 1 ttl=1min"), "by the rules of now");
     drop(held);
 }
+
+#[test]
+fn inline_limits_have_bounds_of_their_own() {
+    let hour = Some(Duration::from_secs(3_600));
+    let settings = Settings { inline_period_max: hour, ..Settings::default() };
+    let engine = Engine::new(settings, Arc::new(ManualClock::default())).unwrap();
+    let error =
+        |limit: &str| engine.call(Target { rule: limit, key: b"k" }, 1).map(drop).unwrap_err().to_string();
+    for limit in
+        ["sliding-log 1000/h", "fixed-window 1/h", "concurrency 1 ttl=1h", "token-bucket 1000000/min"]
+    {
+        assert!(engine.call(Target { rule: limit, key: b"k" }, 1).is_ok(), "{limit}");
+    }
+    assert_eq!(
+        error("token-bucket 1/s + sliding-log 1001/h"),
+        "sliding-log 1001/h: count 1001 is above inline_log_count_max, 1000; use sliding-window, or define a rule"
+    );
+    assert_eq!(
+        error("fixed-window 1/day"),
+        "fixed-window 1/d: period 1d is above inline_period_max, 1h; use a shorter one, or define a rule"
+    );
+    assert!(error("concurrency 1 ttl=2h").contains("period 2h is above inline_period_max, 1h"));
+    let log = rule("log", &["sliding-log 5000/day"]);
+    engine.load(vec![log]).unwrap();
+    assert!(engine.call(Target { rule: "log", key: b"k" }, 1).is_ok(), "a rule may exceed both");
+}
