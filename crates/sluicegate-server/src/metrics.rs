@@ -13,6 +13,7 @@ mod process;
 pub(crate) use latency::{Latency, LatencyView};
 
 use crate::engine::Engine;
+use crate::net::ClosedFor;
 use crate::protocol::{ByProtocol, Protocol};
 use exposition::Snapshot;
 use process::Process;
@@ -39,6 +40,7 @@ struct Counts {
     accepted: AtomicU64,
     closed: AtomicU64,
     rejected: AtomicU64,
+    closed_unestablished: [AtomicU64; ClosedFor::ALL.len()],
     errors: AtomicU64,
     client_errors: AtomicU64,
 }
@@ -81,6 +83,11 @@ impl Metrics {
     /// Counts a connection rejected because of `connections_max`.
     pub fn rejected(&self, protocol: Protocol) {
         add_one(&self.clients[protocol].rejected);
+    }
+
+    /// Counts an unestablished connection that was closed.
+    pub fn closed_unestablished(&self, protocol: Protocol, reason: ClosedFor) {
+        add_one(&self.clients[protocol].closed_unestablished[reason as usize]);
     }
 
     /// Counts a connection that broke the protocol or exceeded a limit on clients.

@@ -4,7 +4,9 @@
 //! the browser sends, it cannot hide its `Origin`, and it cannot send JSON to another origin
 //! without a preflight request, which is never granted here.
 
+use super::super::Context;
 use super::problem::Rejection;
+use crate::protocol::Protocol;
 use crate::service::Service;
 use axum::body::HttpBody;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
@@ -16,8 +18,18 @@ use std::net::IpAddr;
 /// Paths for probes, which need no password.
 const WITHOUT_PASSWORD: [&str; 2] = ["/healthz", "/readyz"];
 
+/// Whether a client has shown that it may use the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It has sent the password, or none is configured.
+    Authenticated,
+    /// It has asked for what needs no password.
+    Unknown,
+}
+
 /// Admits a request, or says why not.
-pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Result<(), Rejection> {
+pub(super) fn admit<B: HttpBody>(request: &Request<B>, context: &Context) -> Result<Standing, Rejection> {
+    let service = &context.service;
     let host = host(request)?;
     if !is_served(&host, &service.hosts) {
         return Err(Rejection::new(
@@ -36,9 +48,18 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Res
             format!("origin {} is not allowed; only pages of this host may call it", quoted(origin)),
         ));
     }
-    if !WITHOUT_PASSWORD.contains(&request.uri().path()) {
+    let standing = if WITHOUT_PASSWORD.contains(&request.uri().path()) {
+        if service.password.is_none() { Standing::Authenticated } else { Standing::Unknown }
+    } else if context.progress.client().is_in_reserve() {
+        service.metrics.rejected(Protocol::Http);
+        return Err(Rejection::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "connections_max is reached, and only health probes are served; retry later",
+        ));
+    } else {
         authenticate(request.headers(), service)?;
-    }
+        Standing::Authenticated
+    };
     let has_body = request.method() == Method::POST || !request.body().is_end_stream();
     if has_body && !single(request.headers(), &CONTENT_TYPE)?.is_some_and(is_json) {
         return Err(Rejection::new(
@@ -46,7 +67,7 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Res
             "the Content-Type is not JSON; send the header Content-Type: application/json",
         ));
     }
-    Ok(())
+    Ok(standing)
 }
 
 /// The requested host: that of the URL if it has one (as requests to proxies do), or that of the
