@@ -43,6 +43,7 @@ struct Counts {
     closed_unestablished: [AtomicU64; ClosedFor::ALL.len()],
     errors: AtomicU64,
     client_errors: AtomicU64,
+    auth_failures: AtomicU64,
 }
 
 /// The loads of the configuration. The initial one counts as a success.
@@ -104,6 +105,11 @@ impl Metrics {
     /// Counts requests answered with an error. [`Metrics::answered`] counts them too.
     pub fn client_errors(&self, protocol: Protocol, requests: u64) {
         self.clients[protocol].client_errors.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// Counts a wrong password, or one that was not compared after too many wrong ones.
+    pub fn auth_failed(&self, protocol: Protocol) {
+        add_one(&self.clients[protocol].auth_failures);
     }
 
     /// Counts a reload of the configuration, which succeeded or failed.

@@ -7,8 +7,8 @@ mod listen;
 mod peer_closed;
 pub mod tls;
 
-pub(crate) use connection_table::Client;
 pub use connection_table::ClosedFor;
+pub(crate) use connection_table::{Client, Peer};
 pub(crate) use listen::{Listener, closed_unestablished};
 pub(crate) use peer_closed::{PeerCloseWatch, PeerClosed};
 

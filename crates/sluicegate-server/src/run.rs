@@ -79,6 +79,9 @@ impl Resources {
         let protection = Protection { password: password.is_some(), tls: certs.is_some(), insecure };
         for (protocol, address) in &listen {
             exposure::check(*protocol, *address, protection)?;
+            if let Some(password) = &password {
+                exposure::check_password(*protocol, *address, password, insecure)?;
+            }
         }
         let connections_max = fit_open_files(configuration.limits.connections_max, listen.len());
         let limits = ConnectionLimits { connections_max, ..configuration.limits };

@@ -47,6 +47,7 @@ struct ProtocolView {
     closed_unestablished: [(ClosedFor, u64); ClosedFor::ALL.len()],
     errors: u64,
     client_errors: u64,
+    auth_failures: u64,
 }
 
 impl Snapshot {
@@ -99,6 +100,7 @@ impl ProtocolView {
                 .map(|reason| (reason, counts.closed_unestablished[reason as usize].load(Ordering::Relaxed))),
             errors: counts.errors.load(Ordering::Relaxed),
             client_errors: counts.client_errors.load(Ordering::Relaxed),
+            auth_failures: counts.auth_failures.load(Ordering::Relaxed),
         }
     }
 }
@@ -209,6 +211,11 @@ impl Snapshot {
             "sluice_client_errors",
             "Requests answered with an error by protocol: a RESP error reply, or an HTTP status 4xx other than 429.",
             self.by_protocol(|view| view.client_errors),
+        )?;
+        page.counters(
+            "sluice_auth_failures",
+            "Wrong passwords by protocol, including those not compared after too many wrong ones.",
+            self.by_protocol(|view| view.auth_failures),
         )?;
         page.counters(
             "sluice_protocol_errors",

@@ -16,7 +16,7 @@ use super::handler::{self, Answered};
 use super::session::Session;
 use crate::auth::PASSWORD_LEN_MAX;
 use crate::log::LogThrottle;
-use crate::net::{Client, ClosedFor, Stream, closed_unestablished};
+use crate::net::{Client, ClosedFor, Peer, Stream, closed_unestablished};
 use crate::protocol::Protocol;
 use crate::service::Service;
 use std::fmt;
@@ -123,13 +123,14 @@ impl<'s, S: Stream> Connection<'s, S> {
     /// A connection that has just been accepted.
     pub(super) fn new(stream: S, client: impl Into<Client>, service: &'s Service) -> Connection<'s, S> {
         let client = client.into();
+        let address = client.address;
         let authenticated = service.password.is_none();
         Connection {
             stream,
             unestablished_since: Some(client.accepted),
             client,
             service,
-            session: Session::new(authenticated),
+            session: Session::new(Peer::of(address), authenticated),
             buffer: Vec::new(),
             parser: Parser::default(),
             replies: Replies::default(),

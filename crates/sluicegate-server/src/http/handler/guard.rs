@@ -6,8 +6,9 @@
 
 use super::super::Context;
 use super::problem::Rejection;
+use crate::auth::AuthError;
+use crate::net::Peer;
 use crate::protocol::Protocol;
-use crate::service::Service;
 use axum::body::HttpBody;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::uri::Authority;
@@ -57,7 +58,7 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, context: &Context) -> Res
             "connections_max is reached, and only health probes are served; retry later",
         ));
     } else {
-        authenticate(request.headers(), service)?;
+        authenticate(request.headers(), context)?;
         Standing::Authenticated
     };
     let has_body = request.method() == Method::POST || !request.body().is_end_stream();
@@ -120,19 +121,29 @@ fn is_json(content_type: &str) -> bool {
     kind.eq_ignore_ascii_case("application/json")
 }
 
-fn authenticate(headers: &HeaderMap, service: &Service) -> Result<(), Rejection> {
-    let Some(password) = &service.password else { return Ok(()) };
+fn authenticate(headers: &HeaderMap, context: &Context) -> Result<(), Rejection> {
+    let service = &context.service;
+    if service.password.is_none() {
+        return Ok(());
+    }
     let mut bearers = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
         let (scheme, secret) = value.as_bytes().split_at_checked("Bearer ".len())?;
         scheme.eq_ignore_ascii_case(b"Bearer ").then_some(secret)
     });
-    if bearers.next().is_some_and(|secret| password.is(secret)) {
-        return Ok(());
+    let peer = Peer::of(context.progress.client().address);
+    // A request without a password is no guess.
+    let checked = bearers.next().map(|secret| service.authenticate(Protocol::Http, peer, secret));
+    match checked {
+        Some(Ok(())) => Ok(()),
+        Some(Err(AuthError::TooMany(wait))) => Err(Rejection::too_many(
+            "too many wrong passwords from this address; retry after Retry-After, with the right one",
+            wait,
+        )),
+        Some(Err(AuthError::Wrong)) | None => Err(Rejection::new(
+            StatusCode::UNAUTHORIZED,
+            "the password is missing or wrong; send it as Authorization: Bearer PASSWORD",
+        )),
     }
-    Err(Rejection::new(
-        StatusCode::UNAUTHORIZED,
-        "the password is missing or wrong; send it as Authorization: Bearer PASSWORD",
-    ))
 }
 
 #[cfg(test)]
