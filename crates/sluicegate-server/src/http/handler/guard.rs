@@ -10,9 +10,9 @@ use crate::auth::AuthError;
 use crate::net::Peer;
 use crate::protocol::Protocol;
 use axum::body::HttpBody;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, TRANSFER_ENCODING};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, Method, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use sluicegate::internal::grammar::quoted;
 use std::net::IpAddr;
 
@@ -31,6 +31,7 @@ pub(super) enum Standing {
 /// Admits a request, or says why not.
 pub(super) fn admit<B: HttpBody>(request: &Request<B>, context: &Context) -> Result<Standing, Rejection> {
     let service = &context.service;
+    only_chunked(request.headers())?;
     let host = host(request)?;
     if !is_served(&host, &service.hosts) {
         return Err(Rejection::new(
@@ -69,6 +70,21 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, context: &Context) -> Res
         ));
     }
     Ok(standing)
+}
+
+/// Rejects any transfer coding but `chunked`. hyper undoes `chunked` and ignores others, and a proxy
+/// in front may read the same bytes differently.
+fn only_chunked(headers: &HeaderMap) -> Result<(), Rejection> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if is_chunked(coding) => Ok(()),
+        _ => Err(Rejection::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "the Transfer-Encoding is not supported; send chunked alone, or a Content-Length",
+        )),
+    }
 }
 
 /// The requested host: that of the URL if it has one (as requests to proxies do), or that of the
