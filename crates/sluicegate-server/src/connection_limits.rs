@@ -22,7 +22,8 @@ pub struct ConnectionLimits {
     pub idle_timeout: Option<Duration>,
     /// How long a client may take to complete a command or request.
     pub request_timeout: Duration,
-    /// How long a client may take for the TLS handshake and, over RESP, to authenticate.
+    /// How long a client may take from connecting to its first complete request, the TLS handshake
+    /// included; with a password, to its first authenticated one.
     pub handshake_timeout: Duration,
     /// The most arguments of a RESP command, including its name.
     pub arguments_max: usize,

@@ -1,6 +1,7 @@
 //! Refuses to expose an unprotected server: any address but loopback needs a password and TLS, or
 //! `--insecure`.
 
+use crate::auth::{Password, REACHABLE_PASSWORD_LEN_MIN};
 use crate::protocol::Protocol;
 use std::net::SocketAddr;
 
@@ -38,9 +39,44 @@ pub fn check(protocol: Protocol, address: SocketAddr, protection: Protection) ->
     ))
 }
 
+/// Checks whether a password is long enough for an address.
+///
+/// # Errors
+/// If other machines could guess it. The message says how long it must be, and nothing of it.
+pub fn check_password(
+    protocol: Protocol,
+    address: SocketAddr,
+    password: &Password,
+    insecure: bool,
+) -> Result<(), String> {
+    if address.ip().to_canonical().is_loopback() || insecure || password.is_long() {
+        return Ok(());
+    }
+    Err(format!(
+        "{protocol} on {address} would be reachable from other machines with a password of fewer than \
+         {REACHABLE_PASSWORD_LEN_MIN} bytes: use a longer one, such as the output of `openssl rand -hex 16`"
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_reachable_address_needs_a_long_password() {
+        let (short, long) = (Password::new(&[b'x'; 15]).unwrap(), Password::new(&[b'x'; 16]).unwrap());
+        let check = |address: &str, password, insecure| {
+            check_password(Protocol::Http, address.parse().unwrap(), password, insecure)
+        };
+        assert_eq!(
+            check("10.0.0.1:8380", &short, false).unwrap_err(),
+            "HTTP on 10.0.0.1:8380 would be reachable from other machines with a password of fewer than 16 bytes: use a \
+             longer one, such as the output of `openssl rand -hex 16`"
+        );
+        assert_eq!(check("10.0.0.1:8380", &long, false), Ok(()));
+        assert_eq!(check("10.0.0.1:8380", &short, true), Ok(()));
+        assert_eq!(check("[::1]:8380", &short, false), Ok(()));
+    }
 
     #[test]
     fn only_a_reachable_address_needs_protection() {

@@ -12,11 +12,10 @@ mod codec;
 mod connection;
 mod handler;
 
-use crate::net::Stream;
+use crate::net::{Client, Stream};
 use crate::protocol::{ConnectionHandler, Description};
 use crate::service::Service;
 use connection::Progress;
-use std::net::SocketAddr;
 
 pub(crate) struct Http;
 
@@ -29,10 +28,11 @@ impl ConnectionHandler for Http {
         default_address: Some("127.0.0.1:8380"),
         alpn: &[b"http/1.1"],
         too_many_clients: b"",
+        has_probes: true,
     };
 
-    fn serve(stream: impl Stream, _: SocketAddr, service: Service) -> impl Future<Output = ()> + Send {
-        connection::serve(stream, service)
+    fn serve(stream: impl Stream, client: Client, service: Service) -> impl Future<Output = ()> + Send {
+        connection::serve(stream, client, service)
     }
 }
 

@@ -13,6 +13,7 @@ mod process;
 pub(crate) use latency::{Latency, LatencyView};
 
 use crate::engine::Engine;
+use crate::net::ClosedFor;
 use crate::protocol::{ByProtocol, Protocol};
 use exposition::Snapshot;
 use process::Process;
@@ -39,8 +40,10 @@ struct Counts {
     accepted: AtomicU64,
     closed: AtomicU64,
     rejected: AtomicU64,
+    closed_unestablished: [AtomicU64; ClosedFor::ALL.len()],
     errors: AtomicU64,
     client_errors: AtomicU64,
+    auth_failures: AtomicU64,
 }
 
 /// The loads of the configuration. The initial one counts as a success.
@@ -83,6 +86,11 @@ impl Metrics {
         add_one(&self.clients[protocol].rejected);
     }
 
+    /// Counts an unestablished connection that was closed.
+    pub fn closed_unestablished(&self, protocol: Protocol, reason: ClosedFor) {
+        add_one(&self.clients[protocol].closed_unestablished[reason as usize]);
+    }
+
     /// Counts a connection that broke the protocol or exceeded a limit on clients.
     pub fn protocol_error(&self, protocol: Protocol) {
         add_one(&self.clients[protocol].errors);
@@ -97,6 +105,11 @@ impl Metrics {
     /// Counts requests answered with an error. [`Metrics::answered`] counts them too.
     pub fn client_errors(&self, protocol: Protocol, requests: u64) {
         self.clients[protocol].client_errors.fetch_add(requests, Ordering::Relaxed);
+    }
+
+    /// Counts a wrong password, or one that was not compared after too many wrong ones.
+    pub fn auth_failed(&self, protocol: Protocol) {
+        add_one(&self.clients[protocol].auth_failures);
     }
 
     /// Counts a reload of the configuration, which succeeded or failed.

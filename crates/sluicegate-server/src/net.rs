@@ -1,11 +1,15 @@
 //! The network side of the server, whatever protocol is spoken: `listen.rs` accepts connections,
-//! `tls.rs` encrypts them, `peer_closed.rs` detects that a client has closed one.
+//! `connection_table.rs` decides which of them stay, `tls.rs` encrypts them, `peer_closed.rs`
+//! detects that a client has closed one.
 
+mod connection_table;
 mod listen;
 mod peer_closed;
 pub mod tls;
 
-pub(crate) use listen::Listener;
+pub use connection_table::ClosedFor;
+pub(crate) use connection_table::{Client, Peer};
+pub(crate) use listen::{Listener, closed_unestablished};
 pub(crate) use peer_closed::{PeerCloseWatch, PeerClosed};
 
 use tokio::io::{AsyncRead, AsyncWrite};

@@ -5,10 +5,9 @@
 //! flags, metrics and the log get what they need from [`Protocol`], and name no protocol
 //! themselves.
 
-use crate::net::{Listener, Stream};
+use crate::net::{Client, Listener, Stream};
 use crate::service::Service;
 use std::fmt;
-use std::net::SocketAddr;
 use std::ops::{Index, IndexMut};
 use tokio::task::JoinSet;
 
@@ -30,6 +29,8 @@ pub struct Description {
     /// The bytes sent to a client that is rejected because of `connections_max`. Not sent over TLS,
     /// where a handshake would occupy a connection.
     pub too_many_clients: &'static [u8],
+    /// `true` if it serves health probes, which get through when `connections_max` is reached.
+    pub has_probes: bool,
 }
 
 /// The server's side of a protocol.
@@ -37,7 +38,7 @@ pub(crate) trait ConnectionHandler: 'static {
     const DESCRIPTION: Description;
 
     /// Serves one client until it leaves, breaks the protocol, or the server stops.
-    fn serve(stream: impl Stream, peer: SocketAddr, service: Service) -> impl Future<Output = ()> + Send;
+    fn serve(stream: impl Stream, client: Client, service: Service) -> impl Future<Output = ()> + Send;
 }
 
 impl fmt::Display for Protocol {

@@ -17,10 +17,9 @@ mod handler;
 mod session;
 mod undelivered;
 
-use crate::net::Stream;
+use crate::net::{Client, Stream};
 use crate::protocol::{ConnectionHandler, Description};
 use crate::service::Service;
-use std::net::SocketAddr;
 
 pub use commands::usages;
 
@@ -36,9 +35,10 @@ impl ConnectionHandler for Resp {
         default_address: Some("127.0.0.1:6380"),
         alpn: &[],
         too_many_clients: b"-ERR max number of clients reached\r\n",
+        has_probes: false,
     };
 
-    async fn serve(stream: impl Stream, peer: SocketAddr, service: Service) {
-        connection::Connection::new(stream, peer, &service).run().await;
+    async fn serve(stream: impl Stream, client: Client, service: Service) {
+        connection::Connection::new(stream, client, &service).run().await;
     }
 }

@@ -3,7 +3,7 @@
 use crate::auth::Password;
 use crate::config::{self, Configuration, Layers, SETTINGS};
 use crate::connection_limits::ConnectionLimits;
-use crate::engine::{Keys, StoreTime};
+use crate::engine::{Engine, Keys, StoreTime};
 use crate::exposure::{self, Protection};
 use crate::log::{self, LevelHandle};
 use crate::net::tls::{CertFiles, Certs, Tls};
@@ -13,7 +13,9 @@ use crate::signals::{Signal, Signals};
 use sluicegate::clock::SystemClock;
 use sluicegate_redis::RedisStore;
 use std::io;
+use std::mem;
 use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
@@ -30,6 +32,10 @@ const FILES_RESERVED: u64 = 64;
 /// # Errors
 /// If it cannot start: one line per reason.
 pub fn run(layers: &Layers, insecure: bool) -> Result<(), String> {
+    // First of all: a signal during the start is then queued, and does not end the process. The
+    // runtime that serves is not built yet, as the configuration says how many threads it has.
+    let (_first_runtime, signals) =
+        signals().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let configuration = layers.read().map_err(|errors| errors.to_string())?;
     let level_handle = log::start(configuration.log);
     for name in layers.unknown_variables() {
@@ -37,10 +43,21 @@ pub fn run(layers: &Layers, insecure: bool) -> Result<(), String> {
     }
     let resources = Resources::load(&configuration, layers, insecure)?;
     let runtime = runtime(configuration.threads).map_err(|error| format!("cannot start threads: {error}"))?;
-    let done = runtime.block_on(serve(configuration, resources, layers, &level_handle));
+    let done = runtime.block_on(serve(configuration, resources, layers, &level_handle, signals));
     // Connections that are still open have had their grace period.
     runtime.shutdown_background();
     done
+}
+
+/// Starts to listen for signals, in a runtime for this alone. Signals reach every runtime of the
+/// process.
+fn signals() -> io::Result<(Runtime, Signals)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let signals = {
+        let _entered = runtime.enter();
+        Signals::new()?
+    };
+    Ok((runtime, signals))
 }
 
 /// Builds the runtime: one thread per core by default. A single thread has no others to share work
@@ -79,6 +96,9 @@ impl Resources {
         let protection = Protection { password: password.is_some(), tls: certs.is_some(), insecure };
         for (protocol, address) in &listen {
             exposure::check(*protocol, *address, protection)?;
+            if let Some(password) = &password {
+                exposure::check_password(*protocol, *address, password, insecure)?;
+            }
         }
         let connections_max = fit_open_files(configuration.limits.connections_max, listen.len());
         let limits = ConnectionLimits { connections_max, ..configuration.limits };
@@ -153,9 +173,8 @@ async fn serve(
     resources: Resources,
     layers: &Layers,
     level_handle: &LevelHandle,
+    mut signals: Signals,
 ) -> Result<(), String> {
-    // Before the server listens: as soon as its address is logged, a signal may arrive.
-    let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let config = server::Config {
         listen: resources.listen,
         password: resources.password,
@@ -175,13 +194,11 @@ async fn serve(
     let reload = Reload {
         server: &server,
         started: &configuration,
-        tls: resources.tls.as_deref(),
+        tls: resources.tls.as_ref(),
         layers,
         level_handle,
     };
-    while signals.next().await == Signal::Reload {
-        reload.run();
-    }
+    reload.until_stop(&mut signals).await;
     info!(
         "stopping: answering pending requests for at most {} s; a second signal stops at once",
         GRACE.as_secs()
@@ -225,18 +242,43 @@ fn rule_count(configuration: &Configuration) -> String {
 struct Reload<'a> {
     server: &'a Server,
     started: &'a Configuration,
-    tls: Option<&'a Tls>,
+    tls: Option<&'a Arc<Tls>>,
     layers: &'a Layers,
     level_handle: &'a LevelHandle,
 }
 
 impl Reload<'_> {
+    /// Reloads at each signal to do so, until the one to stop. A signal during a reload starts
+    /// another one; the one to stop does not wait for it.
+    async fn until_stop(&self, signals: &mut Signals) {
+        while signals.next().await == Signal::Reload {
+            let mut is_due = true;
+            while mem::take(&mut is_due) {
+                let mut running = pin!(self.run());
+                loop {
+                    tokio::select! {
+                        () = running.as_mut() => break,
+                        signal = signals.next() => match signal {
+                            Signal::Reload => is_due = true,
+                            Signal::Stop => return,
+                        },
+                    }
+                }
+            }
+        }
+    }
+
     /// Applies the new configuration as a whole, or keeps the previous one.
-    fn run(&self) {
-        let loaded = self.load();
+    async fn run(&self) {
+        let (layers, tls) = (self.layers.clone(), self.tls.cloned());
+        let engine = Arc::clone(&self.server.service().engine);
+        // A file may be slow, and thousands of rules take a while: no decision waits for either.
+        let loading = tokio::task::spawn_blocking(move || load(&layers, &engine, tls.as_deref()));
+        let loaded = loading.await.unwrap_or_else(|error| Err(format!("the reload failed: {error}")));
         self.server.service().metrics.reloaded(loaded.is_ok());
         match loaded {
             Ok(configuration) => {
+                self.level_handle.set(configuration.log.level);
                 info!("configuration reloaded: {}", rule_count(&configuration));
                 let pending = self.needs_restart(&configuration);
                 if !pending.is_empty() {
@@ -251,19 +293,6 @@ impl Reload<'_> {
         }
     }
 
-    fn load(&self) -> Result<Configuration, String> {
-        let configuration = self.layers.read().map_err(|errors| errors.to_string())?;
-        let certs = if self.tls.is_some() { certs(&configuration)? } else { None };
-        let engine = &self.server.service().engine;
-        engine.load(configuration.rules.clone()).map_err(|error| error.to_string())?;
-        // From here on nothing can fail.
-        if let (Some(tls), Some(certs)) = (self.tls, certs) {
-            tls.replace(certs);
-        }
-        self.level_handle.set(configuration.log.level);
-        Ok(configuration)
-    }
-
     fn needs_restart(&self, now: &Configuration) -> Vec<&'static str> {
         let tls_switched = now.tls_cert.is_some() != self.started.tls_cert.is_some();
         let waits = |name: &str, live: bool| !live || (name.starts_with("tls_") && tls_switched);
@@ -274,6 +303,18 @@ impl Reload<'_> {
             .map(|setting| setting.name)
             .collect()
     }
+}
+
+/// Reads the configuration, and applies its rules and certificates as a whole or not at all.
+fn load(layers: &Layers, engine: &Engine, tls: Option<&Tls>) -> Result<Configuration, String> {
+    let configuration = layers.read().map_err(|errors| errors.to_string())?;
+    let certs = if tls.is_some() { certs(&configuration)? } else { None };
+    engine.load(configuration.rules.clone()).map_err(|error| error.to_string())?;
+    // From here on nothing can fail.
+    if let (Some(tls), Some(certs)) = (tls, certs) {
+        tls.replace(certs);
+    }
+    Ok(configuration)
 }
 
 #[cfg(test)]

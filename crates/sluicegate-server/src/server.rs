@@ -1,6 +1,6 @@
 //! A running server: its listeners, its connections and its shutdown.
 
-use crate::auth::Password;
+use crate::auth::{AuthFailures, Password};
 use crate::connection_limits::ConnectionLimits;
 use crate::engine::{Engine, Keys, RequestError, RuleSpec, Settings};
 use crate::metrics::Metrics;
@@ -54,11 +54,14 @@ impl Server {
         let invalid = |error: RequestError| io::Error::new(io::ErrorKind::InvalidInput, error);
         let engine = Engine::with_keys(config.keys, config.settings, clock).map_err(invalid)?;
         engine.load(config.rules).map_err(invalid)?;
+        let auth_failures =
+            AuthFailures::new().map_err(|error| invalid(RequestError::new(error.to_string())))?;
         let (stop, stopping) = watch::channel(false);
         let service = Service {
             engine: Arc::new(engine),
             limits: config.limits,
             password: config.password,
+            auth_failures: Arc::new(auth_failures),
             hosts: config.hosts.into(),
             metrics: Arc::new(Metrics::default()),
             stopping,

@@ -3,12 +3,18 @@
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::auth::Password;
+use crate::auth::{AuthError, AuthFailures, Password};
 use crate::connection_limits::ConnectionLimits;
 use crate::engine::Engine;
+use crate::log::LogThrottle;
 use crate::metrics::Metrics;
+use crate::net::Peer;
+use crate::protocol::Protocol;
 use std::sync::Arc;
 use tokio::sync::watch;
+use tracing::warn;
+
+static WRONG_PASSWORD: LogThrottle = LogThrottle::new();
 
 /// The state that all connections share.
 #[derive(Clone)]
@@ -19,6 +25,8 @@ pub struct Service {
     pub limits: ConnectionLimits,
     /// The password that clients must send, if any.
     pub password: Option<Password>,
+    /// The wrong passwords of each peer.
+    pub(crate) auth_failures: Arc<AuthFailures>,
     /// The host names that HTTP is served under, besides `localhost` and IP addresses.
     pub hosts: Arc<[String]>,
     /// Counters of the server.
@@ -28,6 +36,31 @@ pub struct Service {
 }
 
 impl Service {
+    /// Authenticates a client, if there is a password. Counts and logs a wrong one.
+    pub(crate) fn authenticate(
+        &self,
+        protocol: Protocol,
+        peer: Peer,
+        candidate: &[u8],
+    ) -> Result<(), AuthError> {
+        let Some(password) = &self.password else { return Ok(()) };
+        let checked = self.auth_failures.check(password, candidate, peer, self.engine.now());
+        if let Err(error) = checked {
+            self.metrics.auth_failed(protocol);
+            if let Some(suppressed) = WRONG_PASSWORD.allow() {
+                let peer = peer.ip();
+                match error {
+                    AuthError::Wrong => warn!(%peer, suppressed, "wrong password over {protocol}"),
+                    AuthError::TooMany(_) => warn!(
+                        %peer, suppressed,
+                        "too many wrong passwords over {protocol}: rejected without comparing; if the client is yours, correct its password"
+                    ),
+                }
+            }
+        }
+        checked
+    }
+
     /// Waits until the server stops.
     pub async fn stopped(&self) {
         let mut stopping = self.stopping.clone();

@@ -198,7 +198,7 @@ fn too_few_files_stop_the_server_only_as_long_as_they_last() {
     let begun = Instant::now();
     // More than it can hold: connections_max was lowered to what the system allows.
     let flood: Vec<_> = (0..100).map(|_| client(&address)).collect();
-    server.wait_for("connections_max (1) is reached");
+    server.wait_for("connections_max is reached, and it had sent no request");
     drop(flood);
     while ping(&mut client(&address)).is_err() {
         assert!(begun.elapsed() < PATIENCE, "the flood is over, and the server takes no client");
@@ -208,6 +208,29 @@ fn too_few_files_stop_the_server_only_as_long_as_they_last() {
     let told = server.log.iter().filter(|line| line.contains("cannot accept clients")).count();
     let most = usize::try_from(begun.elapsed().as_secs()).unwrap() + 1;
     assert!(told <= most, "told {told} times in {most} s");
+    assert_eq!(server.end().code(), Some(0));
+}
+
+/// The configuration is a FIFO, which is read for as long as its writer likes.
+#[test]
+fn signals_are_queued_during_a_start_and_a_reload_delays_nothing() {
+    let folder = Folder::new("serve-fifo");
+    let path = folder.write("unused", "");
+    let path = path.replace("unused", "sluice.toml");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut server = Serving::start(&["--config", &path]);
+    // Opening it waits until the server reads it.
+    let mut config = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    server.signal("-HUP");
+    config.write_all(b"[[rule]]\nname = \"reply\"\nlimit = \"sliding-log 5/60s\"\n").unwrap();
+    drop(config);
+    let address = server.resp();
+    server.wait_for("1 rule loaded");
+    // The queued reload opens the FIFO again, and waits for a writer.
+    let _config = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    assert!(ping(&mut client(&address)).is_ok());
+    server.signal("-TERM");
+    server.wait_for("stopped");
     assert_eq!(server.end().code(), Some(0));
 }
 

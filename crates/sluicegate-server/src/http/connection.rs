@@ -8,7 +8,7 @@ pub(super) use timeouts::Progress;
 use self::timeouts::TimedStream;
 use super::{Context, handler};
 use crate::connection_limits::ConnectionLimits;
-use crate::net::Stream;
+use crate::net::{Client, ClosedFor, Stream, closed_unestablished};
 use crate::protocol::Protocol;
 use crate::service::Service;
 use hyper::server::conn::http1;
@@ -28,9 +28,11 @@ const BUFFER_MIN: usize = 8 * 1024;
 /// hyper adds its timeout to the current time, which must not overflow.
 const BACKSTOP_MAX: Duration = Duration::from_secs(365 * 86_400);
 
-pub(super) async fn serve(stream: impl Stream, service: Service) {
+pub(super) async fn serve(stream: impl Stream, client: impl Into<Client>, service: Service) {
     let limits = service.limits;
-    let progress = Progress::default();
+    let client = client.into();
+    let peer = client.address.ip();
+    let progress = Progress::new(client, limits.handshake_timeout);
     let stream = TimedStream::new(stream, progress.clone(), limits);
     let context = Arc::new(Context { service, progress });
     let answer = service_fn(|request| {
@@ -49,6 +51,9 @@ pub(super) async fn serve(stream: impl Stream, service: Service) {
             }
         }
     };
+    if context.progress.is_handshake_over() {
+        closed_unestablished(&context.service, Protocol::Http, peer, ClosedFor::HandshakeTimeout);
+    }
     if ended.is_err_and(|error| is_client_error(&error)) {
         context.service.metrics.protocol_error(Protocol::Http);
     }
@@ -95,9 +100,11 @@ pub(super) fn is_timeout(error: &(dyn Error + 'static)) -> bool {
 mod tests {
     use super::*;
     use crate::service::testing::{leases, service, with_exports};
+    use std::net::{IpAddr, Ipv4Addr, SocketAddr};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::time::timeout;
 
+    const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
     /// Longer than anything here takes.
     const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -121,7 +128,7 @@ mod tests {
             assert_eq!(leases(&service), (1, 0, 1, 0), "not released yet");
             drop(client);
         };
-        tokio::join!(speak, serve(server, service.clone()));
+        tokio::join!(speak, serve(server, PEER, service.clone()));
         assert_eq!(leases(&service), (1, 1, 0, 0));
         // ... and one stays, and reads nothing.
         let (server, mut client) = tokio::io::duplex(64);
@@ -129,7 +136,7 @@ mod tests {
             client.write_all(acquire("acme").as_bytes()).await.unwrap();
             client
         };
-        let both = async { tokio::join!(speak, serve(server, service.clone())) };
+        let both = async { tokio::join!(speak, serve(server, PEER, service.clone())) };
         let _client = timeout(TEST_TIMEOUT, both).await.unwrap();
         assert_eq!(leases(&service), (2, 2, 0, 0));
     }
@@ -147,7 +154,7 @@ mod tests {
             client.read_u8().await.unwrap();
             client
         };
-        let both = async { tokio::join!(speak, serve(server, service.clone())) };
+        let both = async { tokio::join!(speak, serve(server, PEER, service.clone())) };
         let _client = timeout(TEST_TIMEOUT, both).await.unwrap();
         assert_eq!(leases(&service), (1, 0, 1, 0));
     }

@@ -9,6 +9,7 @@ mod openapi;
 mod problem;
 mod verbs;
 
+use self::guard::Standing;
 use self::problem::{Rejection, json, unavailable};
 use self::verbs::Verb;
 use super::Context;
@@ -92,22 +93,30 @@ pub(super) async fn respond(context: &Arc<Context>, mut request: Request<Incomin
         context.progress.request_started();
     }
     let metrics = &context.service.metrics;
-    let mut response = if let Err(rejection) = guard::admit(&request, &context.service) {
-        rejection.into_response()
-    } else {
-        request.extensions_mut().insert(Arc::clone(context));
-        match ROUTES.call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
+    let mut response = match guard::admit(&request, context) {
+        Err(rejection) => rejection.into_response(),
+        Ok(standing) => {
+            if standing == Standing::Authenticated && request.body().is_end_stream() {
+                context.progress.establish();
+            }
+            request.extensions_mut().insert(Arc::clone(context));
+            match ROUTES.call(request).await {
+                Ok(response) => response,
+                Err(never) => match never {},
+            }
         }
     };
     if is_bad_request(response.status()) {
         metrics.client_errors(Protocol::Http, 1);
     }
-    if let Some(took) = context.progress.answered() {
+    let took = context.progress.answered();
+    if let Some(took) = took {
         metrics.answered(Protocol::Http, 1, took);
-    } else {
-        // The rest of the body would be read as the next request.
+    }
+    // The rest of the body would be read as the next request. And a client that never pauses is not
+    // seen to be idle.
+    let is_last = context.progress.client().is_in_reserve() || context.progress.is_handshake_over();
+    if took.is_none() || is_last {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
@@ -119,6 +128,8 @@ async fn call(verb: Verb, Extension(context): Extension<Arc<Context>>, request: 
         let enforce = is_enforced(request.uri());
         let body = body::read(request.into_body(), service.limits.request_body_max).await?;
         context.progress.request_received();
+        // Only `/healthz` and `/readyz` are served without the password, and they are no verbs.
+        context.progress.establish();
         verb.answer(&context, &body, enforce?).await
     };
     answer.await.unwrap_or_else(|rejection: Rejection| {

@@ -9,6 +9,7 @@ use super::page::Page;
 use super::process::Process;
 use super::{Counts, Metrics, since_epoch_us};
 use crate::engine::{Engine, INLINE, LeaseStats, Rule, StoreView, TallyView};
+use crate::net::ClosedFor;
 use crate::protocol::ByProtocol;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
@@ -43,8 +44,10 @@ struct ProtocolView {
     connections: u64,
     accepted: u64,
     rejected: u64,
+    closed_unestablished: [(ClosedFor, u64); ClosedFor::ALL.len()],
     errors: u64,
     client_errors: u64,
+    auth_failures: u64,
 }
 
 impl Snapshot {
@@ -93,8 +96,11 @@ impl ProtocolView {
             connections: accepted.saturating_sub(closed),
             accepted,
             rejected: counts.rejected.load(Ordering::Relaxed),
+            closed_unestablished: ClosedFor::ALL
+                .map(|reason| (reason, counts.closed_unestablished[reason as usize].load(Ordering::Relaxed))),
             errors: counts.errors.load(Ordering::Relaxed),
             client_errors: counts.client_errors.load(Ordering::Relaxed),
+            auth_failures: counts.auth_failures.load(Ordering::Relaxed),
         }
     }
 }
@@ -191,10 +197,25 @@ impl Snapshot {
             "Connections rejected because connections_max was reached, by protocol.",
             self.by_protocol(|view| view.rejected),
         )?;
+        let closed = self.protocols.iter().flat_map(|(protocol, view)| {
+            view.closed_unestablished.iter().map(move |(reason, count)| {
+                ([("protocol", protocol.description().id), ("reason", reason.name())], *count)
+            })
+        });
+        page.counters(
+            "sluice_unestablished_closed",
+            "Connections closed before their first request, with the password, by protocol and reason.",
+            closed,
+        )?;
         page.counters(
             "sluice_client_errors",
             "Requests answered with an error by protocol: a RESP error reply, or an HTTP status 4xx other than 429.",
             self.by_protocol(|view| view.client_errors),
+        )?;
+        page.counters(
+            "sluice_auth_failures",
+            "Wrong passwords by protocol, including those not compared after too many wrong ones.",
+            self.by_protocol(|view| view.auth_failures),
         )?;
         page.counters(
             "sluice_protocol_errors",

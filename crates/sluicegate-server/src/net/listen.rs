@@ -3,6 +3,7 @@
 //! The loop only accepts. The TLS handshake and everything after it runs in a task of its own, so
 //! that a slow client delays no other. No system error ends the loop, as it may be transient.
 
+use super::connection_table::{Client, ClosedFor, ConnectionTable};
 use super::tls::Tls;
 use crate::log::LogThrottle;
 use crate::metrics::Metrics;
@@ -10,16 +11,15 @@ use crate::protocol::{ConnectionHandler, Protocol};
 use crate::service::Service;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::task::{JoinSet, yield_now};
+use tokio::time::{sleep, timeout_at};
 use tokio_rustls::server::TlsStream;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 /// The most connections waiting to be accepted. The system may allow fewer (`somaxconn`).
 const BACKLOG: u32 = 4096;
@@ -33,6 +33,7 @@ const BACK_OFF_MIN: Duration = Duration::from_millis(5);
 const BACK_OFF_MAX: Duration = Duration::from_millis(500);
 
 static REJECTED_CLIENTS: LogThrottle = LogThrottle::new();
+static CLOSED_UNESTABLISHED: LogThrottle = LogThrottle::new();
 
 /// A socket that accepts clients of one protocol.
 pub(crate) struct Listener {
@@ -75,7 +76,7 @@ impl Listener {
         let mut acceptor = Acceptor {
             protocol: self.protocol,
             tls: self.tls,
-            permits: Arc::new(Semaphore::new(service.limits.connections_max.min(Semaphore::MAX_PERMITS))),
+            table: ConnectionTable::new(service.limits.connections_max, H::DESCRIPTION.has_probes),
             connections: JoinSet::new(),
             service,
         };
@@ -87,7 +88,11 @@ impl Listener {
                 accepted = self.socket.accept() => match accepted {
                     Ok((stream, peer)) => {
                         back_off.reset();
-                        acceptor.accept::<H>(stream, peer);
+                        if acceptor.accept::<H>(stream, peer) {
+                            // The connection that made room closes before the next is accepted, so
+                            // that a flood does not exceed the limit on open files.
+                            yield_now().await;
+                        }
                     }
                     // The client was gone before it was accepted.
                     Err(error) if concerns_one_client(&error) => {}
@@ -103,7 +108,9 @@ impl Listener {
                 () = stopped.as_mut() => break,
             }
         }
-        backlog(self.socket).for_each(|(stream, peer)| acceptor.accept::<H>(stream, peer));
+        for (stream, peer) in backlog(self.socket) {
+            acceptor.accept::<H>(stream, peer);
+        }
         while acceptor.connections.join_next().await.is_some() {}
     }
 }
@@ -121,18 +128,19 @@ fn backlog(socket: TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)>
     (0..BACKLOG).map_while(move |_| accept(socket.as_ref()?).ok())
 }
 
-/// Starts a task for each client, up to `connections_max`.
+/// Starts a task for each client that the table admits.
 struct Acceptor {
     protocol: Protocol,
     tls: Option<Arc<Tls>>,
-    permits: Arc<Semaphore>,
+    table: Arc<ConnectionTable>,
     connections: JoinSet<()>,
     service: Service,
 }
 
 impl Acceptor {
-    fn accept<H: ConnectionHandler>(&mut self, stream: TcpStream, peer: SocketAddr) {
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+    /// Starts a task for a client, or rejects it. Returns `true` if another connection made room.
+    fn accept<H: ConnectionHandler>(&mut self, stream: TcpStream, peer: SocketAddr) -> bool {
+        let Some((client, made_room)) = self.table.admit(peer) else {
             self.service.metrics.rejected(self.protocol);
             if let Some(suppressed) = REJECTED_CLIENTS.allow() {
                 let (protocol, most) = (self.protocol, self.service.limits.connections_max);
@@ -141,40 +149,60 @@ impl Acceptor {
             if self.tls.is_none() {
                 reject(stream, H::DESCRIPTION.too_many_clients);
             }
-            return;
+            return false;
         };
+        for (peer, reason) in &made_room {
+            closed_unestablished(&self.service, self.protocol, peer.ip(), *reason);
+        }
         // Replies are small and complete: Nagle's algorithm would only delay them.
         let _ = stream.set_nodelay(true);
         let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE_INTERVAL);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keep_alive);
-        let guard = ConnectionGuard::new(Arc::clone(&self.service.metrics), self.protocol, permit);
+        let guard = ConnectionGuard::new(Arc::clone(&self.service.metrics), self.protocol);
         let service = self.service.clone();
+        let connected = client.clone();
         // Separate tasks with and without TLS: a task is as large as its largest state.
-        match self.tls.clone() {
-            None => self.connections.spawn(guard.hold_during(H::serve(stream, peer, service))),
+        let task = match self.tls.clone() {
+            None => self.connections.spawn(guard.hold_during(H::serve(stream, client, service))),
             Some(tls) => {
                 let protocol = self.protocol;
                 self.connections.spawn(guard.hold_during(async move {
-                    if let Some(stream) = handshake(&tls, stream, peer, &service, protocol).await {
-                        H::serve(stream, peer, service).await;
+                    if let Some(stream) = handshake(&tls, stream, &client, &service, protocol).await {
+                        H::serve(stream, client, service).await;
                     }
                 }))
             }
         };
+        connected.set_task(task);
+        !made_room.is_empty()
     }
 }
 
-/// Counts a connection and holds its permit until it ends, even by a panic.
+/// Counts and logs that an unestablished connection was closed.
+pub(crate) fn closed_unestablished(service: &Service, protocol: Protocol, peer: IpAddr, reason: ClosedFor) {
+    service.metrics.closed_unestablished(protocol, reason);
+    if let Some(suppressed) = CLOSED_UNESTABLISHED.allow() {
+        let why = match reason {
+            ClosedFor::HandshakeTimeout => {
+                "it did not send a request, with the password, in handshake_timeout"
+            }
+            ClosedFor::PeerShare => "its address has more than a tenth of connections_max without a request",
+            ClosedFor::Full => "connections_max is reached, and it had sent no request",
+        };
+        info!(%peer, suppressed, "closed a {protocol} connection: {why}");
+    }
+}
+
+/// Counts a connection until it ends, even by a panic.
 struct ConnectionGuard {
     metrics: Arc<Metrics>,
     protocol: Protocol,
-    _permit: OwnedSemaphorePermit,
 }
 
 impl ConnectionGuard {
-    fn new(metrics: Arc<Metrics>, protocol: Protocol, permit: OwnedSemaphorePermit) -> ConnectionGuard {
+    fn new(metrics: Arc<Metrics>, protocol: Protocol) -> ConnectionGuard {
         metrics.connected(protocol);
-        ConnectionGuard { metrics, protocol, _permit: permit }
+        ConnectionGuard { metrics, protocol }
     }
 
     async fn hold_during(self, connection: impl Future<Output = ()>) {
@@ -192,19 +220,24 @@ impl Drop for ConnectionGuard {
 async fn handshake(
     tls: &Tls,
     stream: TcpStream,
-    peer: SocketAddr,
+    client: &Client,
     service: &Service,
     protocol: Protocol,
 ) -> Option<TlsStream<TcpStream>> {
+    let peer = client.address;
+    let deadline = client.accepted + service.limits.handshake_timeout;
     let handshake = tokio::select! {
-        handshake = timeout(service.limits.handshake_timeout, tls.accept(protocol, stream)) => handshake,
+        handshake = timeout_at(deadline, tls.accept(protocol, stream)) => handshake,
         // Before the handshake the client cannot have sent a command.
         () = service.stopped() => return None,
     };
     match handshake {
         Ok(Ok(stream)) => return Some(stream),
         Ok(Err(error)) => debug!(%peer, "TLS handshake failed: {error}"),
-        Err(_) => debug!(%peer, "TLS handshake timed out"),
+        Err(_) => {
+            debug!(%peer, "TLS handshake timed out");
+            closed_unestablished(service, protocol, peer.ip(), ClosedFor::HandshakeTimeout);
+        }
     }
     service.metrics.protocol_error(protocol);
     None

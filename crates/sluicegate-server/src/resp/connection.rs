@@ -16,13 +16,12 @@ use super::handler::{self, Answered};
 use super::session::Session;
 use crate::auth::PASSWORD_LEN_MAX;
 use crate::log::LogThrottle;
-use crate::net::Stream;
+use crate::net::{Client, ClosedFor, Peer, Stream, closed_unestablished};
 use crate::protocol::Protocol;
 use crate::service::Service;
 use std::fmt;
 use std::future::poll_fn;
 use std::mem;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -57,7 +56,7 @@ static PROTOCOL_ERROR: LogThrottle = LogThrottle::new();
 /// A client connection.
 pub(super) struct Connection<'s, S> {
     stream: S,
-    peer: SocketAddr,
+    client: Client,
     service: &'s Service,
     session: Session,
     buffer: Vec<u8>,
@@ -67,8 +66,9 @@ pub(super) struct Connection<'s, S> {
     active: Instant,
     /// When an incomplete command began to arrive.
     began: Option<Instant>,
-    /// Since when the client has been connected without authenticating.
-    unauthenticated_since: Option<Instant>,
+    /// Since when the client has been connected without a complete command or, with a password,
+    /// without authenticating.
+    unestablished_since: Option<Instant>,
     /// The server is stopping, and sends replies until this time.
     sends_until: Option<Instant>,
     /// The timer and the stop signal are registered with the task's waker, and have not fired.
@@ -94,6 +94,8 @@ enum Timeout {
     Request,
     /// The client was not authenticated for `handshake_timeout`.
     Password,
+    /// The client sent no command for `handshake_timeout`.
+    FirstCommand,
 }
 
 impl fmt::Display for Timeout {
@@ -102,6 +104,7 @@ impl fmt::Display for Timeout {
             Timeout::Quiet | Timeout::Idle => "the connection was idle for too long",
             Timeout::Request => "the rest of the command did not arrive in time",
             Timeout::Password => "the password did not arrive in time",
+            Timeout::FirstCommand => "the first command did not arrive in time",
         })
     }
 }
@@ -118,20 +121,21 @@ enum Next {
 
 impl<'s, S: Stream> Connection<'s, S> {
     /// A connection that has just been accepted.
-    pub(super) fn new(stream: S, peer: SocketAddr, service: &'s Service) -> Connection<'s, S> {
-        let now = Instant::now();
+    pub(super) fn new(stream: S, client: impl Into<Client>, service: &'s Service) -> Connection<'s, S> {
+        let client = client.into();
+        let address = client.address;
         let authenticated = service.password.is_none();
         Connection {
             stream,
-            peer,
+            unestablished_since: Some(client.accepted),
+            client,
             service,
-            session: Session::new(authenticated),
+            session: Session::new(Peer::of(address), authenticated),
             buffer: Vec::new(),
             parser: Parser::default(),
             replies: Replies::default(),
-            active: now,
+            active: Instant::now(),
             began: None,
-            unauthenticated_since: (!authenticated).then_some(now),
             sends_until: None,
             wakers_registered: false,
         }
@@ -157,7 +161,7 @@ impl<'s, S: Stream> Connection<'s, S> {
                     Next::Continue
                 }
                 Woken::TimedOut(Timeout::Idle) | Woken::Gone => Next::Gone,
-                Woken::TimedOut(timeout) => self.protocol_error(timeout).await,
+                Woken::TimedOut(timeout) => self.timed_out(timeout).await,
             };
             match next {
                 Next::Continue => {}
@@ -227,10 +231,26 @@ impl<'s, S: Stream> Connection<'s, S> {
             None => None,
         };
         let idle = limits.idle_timeout.map(|timeout| (self.active + timeout, Timeout::Idle));
-        let password =
-            self.unauthenticated_since.map(|since| (since + limits.handshake_timeout, Timeout::Password));
-        let first = [silence, idle, password].into_iter().flatten().min_by_key(|(deadline, _)| *deadline);
+        let handshake = self
+            .unestablished_since
+            .map(|since| (since + limits.handshake_timeout, self.handshake_timeout()));
+        let first = [silence, idle, handshake].into_iter().flatten().min_by_key(|(deadline, _)| *deadline);
         first.unwrap_or((self.active + FAR_FUTURE, Timeout::Idle))
+    }
+
+    /// The timeout of a connection that is not established.
+    fn handshake_timeout(&self) -> Timeout {
+        if self.session.authenticated { Timeout::FirstCommand } else { Timeout::Password }
+    }
+
+    /// Establishes the connection if the client has authenticated. Returns `false` if it has made
+    /// room for another, and is being closed.
+    fn establish(&mut self) -> bool {
+        if self.unestablished_since.is_none() || !self.session.authenticated {
+            return true;
+        }
+        self.unestablished_since = None;
+        self.client.establish()
     }
 
     /// Answers all complete commands and sends the replies.
@@ -254,6 +274,9 @@ impl<'s, S: Stream> Connection<'s, S> {
             let (bounds, most, unread_max) = self.bounds();
             let error = self.parser.parse(&mut self.buffer, most, &bounds).err();
             let found = self.parser.len();
+            if found > 0 && !self.establish() {
+                return Next::Gone;
+            }
             let mut answered = 0;
             while answered < found && !self.session.leaving {
                 let rest = (&self.parser, self.buffer.as_slice(), answered);
@@ -291,17 +314,18 @@ impl<'s, S: Stream> Connection<'s, S> {
                 // grow.
                 self.drop_answered();
             }
-            self.unauthenticated_since =
-                if self.session.authenticated { None } else { self.unauthenticated_since.or(Some(now)) };
+            if !self.session.authenticated {
+                self.unestablished_since.get_or_insert(now);
+            } else if found > 0 && !self.establish() {
+                return Next::Gone;
+            }
             if self.session.leaving {
                 return Next::Close;
             }
             // Checked here too: a client that sends without pause never lets `wait` look.
-            if self
-                .unauthenticated_since
-                .is_some_and(|since| now >= since + self.service.limits.handshake_timeout)
-            {
-                return self.protocol_error(Timeout::Password).await;
+            let handshake_timeout = self.service.limits.handshake_timeout;
+            if self.unestablished_since.is_some_and(|since| now >= since + handshake_timeout) {
+                return self.timed_out(self.handshake_timeout()).await;
             }
             if self.session.wrong_passwords >= WRONG_PASSWORDS_MAX {
                 return self.protocol_error("too many wrong passwords; reconnect with the right one").await;
@@ -334,12 +358,21 @@ impl<'s, S: Stream> Connection<'s, S> {
         (bounds, BATCH_MAX, limits.unread_replies_max)
     }
 
+    /// Reports a timeout, and closes the connection.
+    async fn timed_out(&mut self, timeout: Timeout) -> Next {
+        if matches!(timeout, Timeout::Password | Timeout::FirstCommand) {
+            let (protocol, peer) = (Protocol::Resp, self.client.address.ip());
+            closed_unestablished(self.service, protocol, peer, ClosedFor::HandshakeTimeout);
+        }
+        self.protocol_error(timeout).await
+    }
+
     /// Reports a protocol error. The connection is closed: where the next command starts is
     /// unknown.
     async fn protocol_error(&mut self, error: impl fmt::Display) -> Next {
         self.service.metrics.protocol_error(Protocol::Resp);
         if let Some(suppressed) = PROTOCOL_ERROR.allow() {
-            debug!(peer = %self.peer, suppressed, "closed a RESP connection after a protocol error: {error}");
+            debug!(peer = %self.client.address, suppressed, "closed a RESP connection after a protocol error: {error}");
         }
         self.replies.error(&format!("ERR Protocol error: {error}"));
         if self.flush().await { Next::Close } else { Next::Gone }

@@ -2,6 +2,7 @@
 
 use super::undelivered::UndeliveredLeases;
 use crate::engine::RuleCache;
+use crate::net::Peer;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -10,6 +11,8 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 pub(super) struct Session {
     /// Unique within this process.
     pub(super) id: u64,
+    /// Where the client connects from.
+    pub(super) peer: Peer,
     /// `true` if the client has authenticated, or no password is configured.
     pub(super) authenticated: bool,
     /// Wrong passwords since the last right one. Neither `RESET` nor `HELLO` clears it.
@@ -28,10 +31,11 @@ pub(super) struct Session {
 
 impl Session {
     /// The state of a client that has just connected.
-    pub(super) fn new(authenticated: bool) -> Session {
+    pub(super) fn new(peer: Peer, authenticated: bool) -> Session {
         Session {
             // Relaxed: the id must be unique, and orders nothing.
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            peer,
             authenticated,
             wrong_passwords: 0,
             name: Box::default(),

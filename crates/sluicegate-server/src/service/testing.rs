@@ -1,7 +1,7 @@
 //! A service for tests of connections.
 
 use super::Service;
-use crate::auth::Password;
+use crate::auth::{AuthFailures, Password};
 use crate::connection_limits::ConnectionLimits;
 use crate::engine::{Engine, RuleSpec, Settings};
 use crate::metrics::Metrics;
@@ -20,6 +20,7 @@ pub(crate) fn service(
         engine: Arc::new(Engine::new(settings, Arc::new(SystemClock)).unwrap()),
         limits,
         password,
+        auth_failures: Arc::new(AuthFailures::new().unwrap()),
         hosts: Arc::default(),
         metrics: Arc::new(Metrics::default()),
         stopping,

@@ -62,6 +62,30 @@ fn a_body_must_be_json() {
 }
 
 #[test]
+fn guessing_the_password_is_limited() {
+    let config = Config { password: Some(Password::new(b"open sesame").unwrap()), ..running::config() };
+    let serving = Serving::start(config);
+    let ask = |said: &str| status(&serving, "GET /v1/rules", &format!("Host: localhost\r\n{said}"));
+    for _ in 0..20 {
+        assert_eq!(ask("Authorization: Bearer guess\r\n"), 401);
+    }
+    assert_eq!(ask("Authorization: Bearer guess\r\n"), 429);
+    // It does not learn the right one either, until its wait is over. No password is no guess.
+    assert_eq!(ask("Authorization: Bearer open sesame\r\n"), 429);
+    assert_eq!(ask(""), 401);
+    let answer = serving.say(
+        "GET /v1/rules HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer guess\r\n\r\n",
+    );
+    assert!(answer.contains("\r\nretry-after: 6\r\n"), "{answer}");
+    assert!(answer.contains("too many wrong passwords from this address"), "{answer}");
+    let service = serving.server().service();
+    let page = service.metrics.render(&service.engine);
+    assert!(page.contains("sluice_auth_failures_total{protocol=\"http\"} 23\n"), "{page}");
+    serving.clock.advance(std::time::Duration::from_secs(6));
+    assert_eq!(ask("Authorization: Bearer open sesame\r\n"), 200);
+}
+
+#[test]
 fn the_password_is_required() {
     let config = Config { password: Some(Password::new(b"open sesame").unwrap()), ..running::config() };
     let serving = Serving::start(config);

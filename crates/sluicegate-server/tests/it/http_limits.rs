@@ -58,6 +58,30 @@ fn a_long_body_is_413() {
 }
 
 #[test]
+fn only_chunked_is_a_transfer_encoding() {
+    let serving = with_limits(ConnectionLimits::default());
+    let ask = |codings: &str| {
+        let head = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+        let body = format!("{:x}\r\n{USER_42}\r\n0\r\n\r\n", USER_42.len());
+        serving.say(format!("{head}Connection: close\r\n{codings}\r\n{body}"))
+    };
+    assert!(ask("Transfer-Encoding: Chunked \r\n").starts_with("HTTP/1.1 200 "));
+    for codings in [
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: identity, chunked\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: \r\nTransfer-Encoding: chunked\r\n",
+    ] {
+        let answer = ask(codings);
+        assert!(
+            answer.starts_with("HTTP/1.1 501 ") || answer.starts_with("HTTP/1.1 400 "),
+            "{codings}: {answer}"
+        );
+    }
+}
+
+#[test]
 fn more_than_64_checks_are_rejected() {
     let serving = with_limits(ConnectionLimits::default());
     let checks = |count| format!(r#"{{"checks":[{}]}}"#, vec![USER_42; count].join(","));

@@ -61,10 +61,15 @@ async fn connections_max_is_per_protocol() {
     let server = start(Config { limits, ..config() }).await;
     let (resp, http) = (server.address(Protocol::Resp).unwrap(), server.address(Protocol::Http).unwrap());
     let in_threads = tokio::task::spawn_blocking(move || {
-        let _http = connect(http);
+        let mut known = connect(http);
+        known.write_all(b"GET /v1/rules HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        known.read_exact(&mut [0; 12]).unwrap();
         assert_eq!(ping(&mut connect(resp)).unwrap(), "+PONG\r\n");
-        // A second HTTP client is closed without a response.
-        assert_eq!(read_to_end(connect(http)), "");
+        // A second HTTP client may only probe.
+        let mut second = connect(http);
+        second.write_all(b"GET /v1/rules HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let said = read_to_end(second);
+        assert!(said.starts_with("HTTP/1.1 503 ") && said.contains("connections_max"), "{said}");
     });
     in_threads.await.unwrap();
     server.stop().await;

@@ -33,3 +33,4 @@ mod running;
 mod shared;
 mod shared_leases;
 mod tls;
+mod unestablished;

@@ -244,6 +244,25 @@ fn too_many_wrong_passwords_close_the_connection() {
 }
 
 #[test]
+fn guessing_with_new_connections_is_limited() {
+    let place = guarded(patient());
+    let mut known = place.client();
+    assert_eq!(known.ask("AUTH sesame"), "+OK|");
+    for _ in 0..20 {
+        assert!(place.client().ask("AUTH guess").starts_with("-WRONGPASS "));
+    }
+    // Neither a guess nor the right one is compared.
+    for password in ["guess", "sesame"] {
+        let mut client = place.client();
+        client.send(format!("AUTH {password}\r\nPING\r\n"));
+        let said = client.rest();
+        assert!(said.starts_with("-ERR too many wrong passwords from this address; retry in "), "{said}");
+        assert!(said.ends_with(" ms with the right one|"), "{said}");
+    }
+    assert_eq!(known.ask("PING"), "+PONG|");
+}
+
+#[test]
 fn bounds_are_tight_before_authentication() {
     let place = guarded(patient());
     let long = vec![b'x'; 512];

@@ -1,7 +1,8 @@
 //! The socket of a connection: its timeouts, its undelivered leases and its close.
 //!
 //! A connection is idle until the first byte of a request, receives it until the last byte, and
-//! then processes it. An idle client has `idle_timeout`. A request has `request_timeout` for head
+//! then processes it. An idle client has `idle_timeout`. Until a client has sent its first complete
+//! request and, with a password, has authenticated, it has `handshake_timeout` in all. A request has `request_timeout` for head
 //! and body together, however often a byte arrives. A client that reads nothing of its response has
 //! `unread_timeout`, and a slow reader a few times that for the whole response. While a client
 //! waits for a lease its connection is watched: hyper notices a close only if nothing was sent
@@ -9,11 +10,12 @@
 
 use crate::connection_limits::ConnectionLimits;
 use crate::engine::UndeliveredLease;
-use crate::net::{PeerCloseWatch, PeerClosed};
+use crate::net::{Client, PeerCloseWatch, PeerClosed};
 use std::future::Future as _;
 use std::io;
 use std::mem;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -28,6 +30,10 @@ const LINGER_BYTES: usize = 1024 * 1024;
 /// The progress of a connection's request, shared by the socket and the handler.
 #[derive(Clone)]
 pub(in crate::http) struct Progress {
+    client: Client,
+    /// When an unestablished connection is closed.
+    handshake_ends: Instant,
+    established: Arc<AtomicBool>,
     phase: Arc<Mutex<Phase>>,
     /// Leases in responses that are not sent yet. If the client disconnects, they are released.
     undelivered: Arc<Mutex<Vec<Undelivered>>>,
@@ -49,13 +55,43 @@ enum Phase {
     Queued,
 }
 
-impl Default for Progress {
-    fn default() -> Progress {
-        Progress { phase: Arc::new(Mutex::new(Phase::Idle(Instant::now()))), undelivered: Arc::default() }
-    }
-}
-
 impl Progress {
+    pub(in crate::http) fn new(client: Client, handshake_timeout: Duration) -> Progress {
+        let handshake_ends = client.accepted + handshake_timeout;
+        let phase = Arc::new(Mutex::new(Phase::Idle(Instant::now())));
+        Progress { client, handshake_ends, established: Arc::default(), phase, undelivered: Arc::default() }
+    }
+
+    pub(in crate::http) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The client has sent a complete request, with the password if there is one.
+    pub(in crate::http) fn establish(&self) {
+        // Relaxed: the connection is one task. If it has made room for another, that task is being
+        // aborted.
+        if !self.established.load(Ordering::Relaxed) && self.client.establish() {
+            self.established.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns `true` if an unestablished connection has had its time.
+    pub(in crate::http) fn is_handshake_over(&self) -> bool {
+        !self.established.load(Ordering::Relaxed) && Instant::now() >= self.handshake_ends
+    }
+
+    /// When a silent or slow client is closed.
+    fn read_deadline(&self, limits: &ConnectionLimits) -> Option<Instant> {
+        let own = match *self.phase() {
+            Phase::Idle(since) => limits.idle_timeout.and_then(|idle| since.checked_add(idle)),
+            Phase::Receiving(since) => since.checked_add(limits.request_timeout),
+            Phase::Processing(_) | Phase::Queued => return None,
+        };
+        let established = self.established.load(Ordering::Relaxed);
+        let handshake = (!established).then_some(self.handshake_ends);
+        [own, handshake].into_iter().flatten().min()
+    }
+
     /// The request has arrived completely; or its call no longer waits for a lease.
     pub(in crate::http) fn request_received(&self) {
         *self.phase() = Phase::Processing(Instant::now());
@@ -211,22 +247,16 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
             }
             return read;
         }
-        let phase = *self.progress.phase();
-        let deadline = match phase {
-            Phase::Idle(since) => self.limits.idle_timeout.and_then(|idle| since.checked_add(idle)),
-            Phase::Receiving(since) => since.checked_add(self.limits.request_timeout),
-            Phase::Processing(_) | Phase::Queued => None,
-        };
-        match (deadline, phase) {
-            (Some(deadline), Phase::Idle(_)) if self.reading.poll_expired(deadline, cx) => {
-                // Not an error: as if the client had closed the connection.
-                Poll::Ready(Ok(()))
-            }
-            (Some(deadline), Phase::Receiving(_)) if self.reading.poll_expired(deadline, cx) => {
-                Poll::Ready(Err(timed_out("the request did not arrive in time")))
-            }
-            _ => Poll::Pending,
+        let deadline = self.progress.read_deadline(&self.limits);
+        if !deadline.is_some_and(|deadline| self.reading.poll_expired(deadline, cx)) {
+            return Poll::Pending;
         }
+        Poll::Ready(if self.progress.is_receiving() {
+            Err(timed_out("the request did not arrive in time"))
+        } else {
+            // Not an error: as if the client had closed the connection.
+            Ok(())
+        })
     }
 }
 
@@ -330,7 +360,9 @@ mod tests {
             }
         });
         let began = Instant::now();
-        let mut server = TimedStream::new(server, Progress::default(), limits);
+        let client = Client::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1)));
+        let progress = Progress::new(client, limits.handshake_timeout);
+        let mut server = TimedStream::new(server, progress, limits);
         let written =
             tokio::time::timeout(Duration::from_secs(20), server.write_all(&vec![0; 1_000_000])).await;
         let error = written.expect("the server waits forever").unwrap_err();

@@ -4,20 +4,34 @@
 //! the browser sends, it cannot hide its `Origin`, and it cannot send JSON to another origin
 //! without a preflight request, which is never granted here.
 
+use super::super::Context;
 use super::problem::Rejection;
-use crate::service::Service;
+use crate::auth::AuthError;
+use crate::net::Peer;
+use crate::protocol::Protocol;
 use axum::body::HttpBody;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, ORIGIN, TRANSFER_ENCODING};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, Method, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use sluicegate::internal::grammar::quoted;
 use std::net::IpAddr;
 
 /// Paths for probes, which need no password.
 const WITHOUT_PASSWORD: [&str; 2] = ["/healthz", "/readyz"];
 
+/// Whether a client has shown that it may use the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It has sent the password, or none is configured.
+    Authenticated,
+    /// It has asked for what needs no password.
+    Unknown,
+}
+
 /// Admits a request, or says why not.
-pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Result<(), Rejection> {
+pub(super) fn admit<B: HttpBody>(request: &Request<B>, context: &Context) -> Result<Standing, Rejection> {
+    let service = &context.service;
+    only_chunked(request.headers())?;
     let host = host(request)?;
     if !is_served(&host, &service.hosts) {
         return Err(Rejection::new(
@@ -36,9 +50,18 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Res
             format!("origin {} is not allowed; only pages of this host may call it", quoted(origin)),
         ));
     }
-    if !WITHOUT_PASSWORD.contains(&request.uri().path()) {
-        authenticate(request.headers(), service)?;
-    }
+    let standing = if WITHOUT_PASSWORD.contains(&request.uri().path()) {
+        if service.password.is_none() { Standing::Authenticated } else { Standing::Unknown }
+    } else if context.progress.client().is_in_reserve() {
+        service.metrics.rejected(Protocol::Http);
+        return Err(Rejection::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "connections_max is reached, and only health probes are served; retry later",
+        ));
+    } else {
+        authenticate(request.headers(), context)?;
+        Standing::Authenticated
+    };
     let has_body = request.method() == Method::POST || !request.body().is_end_stream();
     if has_body && !single(request.headers(), &CONTENT_TYPE)?.is_some_and(is_json) {
         return Err(Rejection::new(
@@ -46,7 +69,22 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, service: &Service) -> Res
             "the Content-Type is not JSON; send the header Content-Type: application/json",
         ));
     }
-    Ok(())
+    Ok(standing)
+}
+
+/// Rejects any transfer coding but `chunked`. hyper undoes `chunked` and ignores others, and a proxy
+/// in front may read the same bytes differently.
+fn only_chunked(headers: &HeaderMap) -> Result<(), Rejection> {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(()),
+        (Some(coding), None) if is_chunked(coding) => Ok(()),
+        _ => Err(Rejection::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "the Transfer-Encoding is not supported; send chunked alone, or a Content-Length",
+        )),
+    }
 }
 
 /// The requested host: that of the URL if it has one (as requests to proxies do), or that of the
@@ -99,19 +137,29 @@ fn is_json(content_type: &str) -> bool {
     kind.eq_ignore_ascii_case("application/json")
 }
 
-fn authenticate(headers: &HeaderMap, service: &Service) -> Result<(), Rejection> {
-    let Some(password) = &service.password else { return Ok(()) };
+fn authenticate(headers: &HeaderMap, context: &Context) -> Result<(), Rejection> {
+    let service = &context.service;
+    if service.password.is_none() {
+        return Ok(());
+    }
     let mut bearers = headers.get_all(AUTHORIZATION).iter().filter_map(|value| {
         let (scheme, secret) = value.as_bytes().split_at_checked("Bearer ".len())?;
         scheme.eq_ignore_ascii_case(b"Bearer ").then_some(secret)
     });
-    if bearers.next().is_some_and(|secret| password.is(secret)) {
-        return Ok(());
+    let peer = Peer::of(context.progress.client().address);
+    // A request without a password is no guess.
+    let checked = bearers.next().map(|secret| service.authenticate(Protocol::Http, peer, secret));
+    match checked {
+        Some(Ok(())) => Ok(()),
+        Some(Err(AuthError::TooMany(wait))) => Err(Rejection::too_many(
+            "too many wrong passwords from this address; retry after Retry-After, with the right one",
+            wait,
+        )),
+        Some(Err(AuthError::Wrong)) | None => Err(Rejection::new(
+            StatusCode::UNAUTHORIZED,
+            "the password is missing or wrong; send it as Authorization: Bearer PASSWORD",
+        )),
     }
-    Err(Rejection::new(
-        StatusCode::UNAUTHORIZED,
-        "the password is missing or wrong; send it as Authorization: Bearer PASSWORD",
-    ))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use sluicegate::Span;
 use sluicegate::http_fields::{QUOTA_EXCEEDED, STORE_RETRY_S};
 
 const JSON: &str = "application/json";
@@ -22,11 +23,23 @@ pub(super) struct Rejection {
     message: String,
     /// `true` if the shared store did not answer.
     is_store_failure: bool,
+    retry_after_s: Option<u64>,
 }
 
 impl Rejection {
+    /// The client has sent too much of something, and may try again later.
+    pub(super) fn too_many(message: &str, wait: Span) -> Rejection {
+        let retry_after_s = Some(wait.as_secs_up());
+        Rejection { retry_after_s, ..Rejection::new(StatusCode::TOO_MANY_REQUESTS, message) }
+    }
+
     pub(super) fn new(status: StatusCode, message: impl AsRef<str>) -> Rejection {
-        Rejection { status, message: error_line(message.as_ref()), is_store_failure: false }
+        Rejection {
+            status,
+            message: error_line(message.as_ref()),
+            is_store_failure: false,
+            retry_after_s: None,
+        }
     }
 }
 
@@ -49,7 +62,7 @@ impl IntoResponse for Rejection {
         struct Plain {
             error: String,
         }
-        let Rejection { status, message, is_store_failure } = self;
+        let Rejection { status, message, is_store_failure, retry_after_s } = self;
         if is_store_failure {
             return store_failed(&message, &Plain { error: message.clone() });
         }
@@ -60,6 +73,9 @@ impl IntoResponse for Rejection {
         if status == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer realm=\"sluicegate\"");
             response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
+        }
+        if let Some(seconds) = retry_after_s {
+            response.headers_mut().insert(RETRY_AFTER, seconds.into());
         }
         response
     }

@@ -7,7 +7,7 @@ use crate::auth::Password;
 use crate::connection_limits::ConnectionLimits;
 use crate::engine::Target;
 use crate::service::testing::{leases, service, with_exports};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use tokio::io::AsyncWrite as _;
 
 const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);

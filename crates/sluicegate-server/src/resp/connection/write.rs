@@ -34,16 +34,16 @@ impl<S: Stream> Connection<'_, S> {
     }
 
     /// Sends the remaining replies to a slow reader: it must take some of them within
-    /// `unread_timeout`, and all within a few times that. A client that is not authenticated has
-    /// only its `handshake_timeout`. Once the server stops, every client has `unread_timeout` left.
+    /// `unread_timeout`, and all within a few times that. An unestablished client has only its
+    /// `handshake_timeout`. Once the server stops, every client has `unread_timeout` left.
     /// `written` is the number of bytes sent so far.
     async fn flush_slowly(&mut self, written: &mut usize) -> bool {
         let (service, limits) = (self.service, &self.service.limits);
         let unread_timeout = limits.unread_timeout;
         let overall = limits.answer_timeout().min(FAR_FUTURE);
-        let password = self.unauthenticated_since.map(|since| since + limits.handshake_timeout);
+        let handshake = self.unestablished_since.map(|since| since + limits.handshake_timeout);
         let mut end =
-            [password, self.sends_until].into_iter().flatten().fold(Instant::now() + overall, Instant::min);
+            [handshake, self.sends_until].into_iter().flatten().fold(Instant::now() + overall, Instant::min);
         let mut stop = pin!(service.stopped());
         loop {
             let rest = self.replies.bytes().get(*written..).unwrap_or_default();

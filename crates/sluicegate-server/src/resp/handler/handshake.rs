@@ -6,6 +6,8 @@ use super::Context;
 use super::arguments::integer;
 use super::client;
 use super::rejection::Rejection;
+use crate::auth::AuthError;
+use crate::protocol::Protocol;
 use crate::service::Service;
 
 pub(super) fn ping(command: Command<'_>, replies: &mut Replies) {
@@ -121,19 +123,35 @@ pub(super) fn reset(context: Context<'_>) {
 const DEFAULT_USER: &[u8] = b"default";
 
 /// Checks the user and the password, and counts wrong ones. Without a configured password any is
-/// accepted, as in Redis.
+/// accepted, as in Redis. A client whose address has sent too many wrong ones is disconnected.
 fn check_password(
     user: &[u8],
     password: &[u8],
     session: &mut Session,
     service: &Service,
 ) -> Result<(), Rejection> {
-    if user == DEFAULT_USER && service.password.as_ref().is_none_or(|expected| expected.is(password)) {
-        session.wrong_passwords = 0;
-        return Ok(());
+    let checked = if user == DEFAULT_USER {
+        service.authenticate(Protocol::Resp, session.peer, password)
+    } else {
+        Err(AuthError::Wrong)
+    };
+    match checked {
+        Ok(()) => {
+            session.wrong_passwords = 0;
+            Ok(())
+        }
+        Err(AuthError::Wrong) => {
+            if !session.authenticated {
+                session.wrong_passwords = session.wrong_passwords.saturating_add(1);
+            }
+            Err(Rejection::wrong_pass())
+        }
+        Err(AuthError::TooMany(wait)) => {
+            session.leaving = true;
+            Err(Rejection::error(format_args!(
+                "too many wrong passwords from this address; retry in {} ms with the right one",
+                wait.as_millis_up()
+            )))
+        }
     }
-    if !session.authenticated {
-        session.wrong_passwords = session.wrong_passwords.saturating_add(1);
-    }
-    Err(Rejection::wrong_pass())
 }
