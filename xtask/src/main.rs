@@ -17,6 +17,7 @@ cargo xtask ci        every check and test, as CI runs them
 cargo xtask tidy      words and widths: docs/glossary.md, checked; `ci` includes it
 cargo xtask loom      locks and lock-free code under a model checker, which `ci` includes
 cargo xtask stress    the tests of servers, sockets and timers, 10 times on a busy machine; `stress 50` is 50 times
+cargo xtask attack    every attack at once on a server, for 60 s; `attack 3600` is for an hour
 cargo xtask bench     ours beside the rivals, interleaved; `cargo xtask bench --help` lists the tables
 cargo xtask plots     redraw the pictures of the documentation
 cargo xtask vectors   rewrite the conformance vectors from the model's answers";
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(),
         Some("loom") => ci::loom().map(drop),
         Some("stress") => stress::run(std::env::args().nth(2).as_deref()),
+        Some("attack") => attack(std::env::args().nth(2).as_deref()),
         Some("bench") => bench(),
         Some("plots") => plots(),
         Some("vectors") => vectors::write(),
@@ -46,6 +48,13 @@ fn main() -> ExitCode {
 fn plots() -> Result<(), String> {
     let arguments = ["test", "--locked", "--package", "sluicegate-cli", "--test", "it", "every_picture"];
     finish(ci::command(&arguments).env("SLUICE_DRAW_PICTURES", "1"), "a picture could not be drawn")
+}
+
+/// Attacks a release build, and prints what good clients noticed.
+fn attack(seconds: Option<&str>) -> Result<(), String> {
+    let arguments = "test --release --locked --package sluicegate-cli --test it mixed_attack -- --nocapture";
+    let mut command = ci::command(&arguments.split(' ').collect::<Vec<_>>());
+    finish(command.env("SLUICE_ATTACK_SECONDS", seconds.unwrap_or("60")), "the server was harmed")
 }
 
 /// Hands the rest of the arguments on to the benchmark program.

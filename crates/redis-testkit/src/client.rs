@@ -43,14 +43,23 @@ impl Client {
     /// # Errors
     /// If the connection breaks, or no reply arrives.
     pub fn ask(&mut self, words: &[impl AsRef<[u8]>]) -> io::Result<Reply> {
-        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-        for word in words.iter().map(AsRef::as_ref) {
-            bytes.extend(format!("${}\r\n", word.len()).as_bytes());
-            bytes.extend(word);
-            bytes.extend(b"\r\n");
-        }
+        let mut bytes = Vec::new();
+        encode(words, &mut bytes);
         self.stream.get_mut().write_all(&bytes)?;
         self.read()
+    }
+
+    /// Sends commands in one pipeline and waits for all replies.
+    ///
+    /// # Errors
+    /// If the connection breaks, or a reply does not arrive.
+    pub fn ask_all(&mut self, commands: &[impl AsRef<[String]>]) -> io::Result<Vec<Reply>> {
+        let mut bytes = Vec::new();
+        for words in commands {
+            encode(words.as_ref(), &mut bytes);
+        }
+        self.stream.get_mut().write_all(&bytes)?;
+        commands.iter().map(|_| self.read()).collect()
     }
 
     fn read(&mut self) -> io::Result<Reply> {
@@ -81,6 +90,16 @@ impl Client {
             },
             _ => return Err(io::Error::other(format!("not an answer: {line}"))),
         })
+    }
+}
+
+/// Appends a command as an array of bulk strings.
+fn encode(words: &[impl AsRef<[u8]>], to: &mut Vec<u8>) {
+    to.extend(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words.iter().map(AsRef::as_ref) {
+        to.extend(format!("${}\r\n", word.len()).as_bytes());
+        to.extend(word);
+        to.extend(b"\r\n");
     }
 }
 

@@ -153,17 +153,21 @@ pub struct Layers {
     pub flags: Vec<(&'static str, String)>,
 }
 
-/// The most distinct limits, or lists of limits, of all rules and exceptions. The memory store
+/// The most limits, or lists of limits, of all rules and exceptions; equal ones of one rule count
+/// once. The memory store
 /// holds 65,535 at once; inline limits leave a quarter of them, and a reload needs the old and the
 /// new ones.
 pub const RULE_LIMITS_MAX: usize = 8_000;
 
 fn distinct_limits(rules: &[RuleSpec]) -> usize {
-    let exceptions = rules.iter().flat_map(|rule| &rule.keys).filter_map(|(_, exception)| match exception {
-        KeySpec::Limits(limits) => Some(limits),
-        KeySpec::Unlimited | KeySpec::Blocked => None,
-    });
-    rules.iter().map(|rule| &rule.limits).chain(exceptions).collect::<HashSet<_>>().len()
+    let of_rule = |rule: &RuleSpec| {
+        let exceptions = rule.keys.iter().filter_map(|(_, exception)| match exception {
+            KeySpec::Limits(limits) => Some(limits),
+            KeySpec::Unlimited | KeySpec::Blocked => None,
+        });
+        std::iter::once(&rule.limits).chain(exceptions).collect::<HashSet<_>>().len()
+    };
+    rules.iter().map(of_rule).sum()
 }
 
 impl Layers {

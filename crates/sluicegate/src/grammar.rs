@@ -152,7 +152,7 @@ impl<'a> Options<'a> {
     ///
     /// # Errors
     /// If there are any: the error is about the first.
-    pub fn refuse_the_rest(&self) -> Result<(), SyntaxError> {
+    pub fn reject_unknown(&self) -> Result<(), SyntaxError> {
         let Some(Given { name, .. }) = self.given.first() else { return Ok(()) };
         let known = self.takes.split(' ').filter_map(|word| Some(word.split_once('=')?.0));
         let advice = nearest(name, known)

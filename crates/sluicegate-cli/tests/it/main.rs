@@ -5,6 +5,7 @@
 mod check;
 mod conformance;
 mod explain;
+mod mixed_attack;
 mod overload;
 mod pages;
 mod pictures;

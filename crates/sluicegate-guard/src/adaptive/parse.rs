@@ -42,7 +42,7 @@ fn limit(text: &str) -> Result<AdaptiveLimit, SyntaxError> {
     let mut options = Options::read(takes, words)?;
     let range = range(start, &mut options)?;
     let config = if kind == "aimd" { aimd(range, &mut options)? } else { gradient(range, &mut options)? };
-    options.refuse_the_rest()?;
+    options.reject_unknown()?;
     Ok(config)
 }
 

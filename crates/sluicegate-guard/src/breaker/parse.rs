@@ -80,7 +80,7 @@ fn config(text: &str) -> Result<BreakerConfig, SyntaxError> {
             return Err(SyntaxError::new(problem, "use mode=metrics-only, or omit it"));
         }
     }
-    options.refuse_the_rest()?;
+    options.reject_unknown()?;
     Ok(config)
 }
 

@@ -88,7 +88,7 @@ fn config(text: &str) -> Result<BulkheadConfig, SyntaxError> {
     let mut options = Options::read(TAKES, words)?;
     let queue = options.number("queue", 0)?.unwrap_or(0);
     let wait = options.take("wait").map(span).transpose()?;
-    options.refuse_the_rest()?;
+    options.reject_unknown()?;
     if queue > BULKHEAD_QUEUE_MAX {
         let problem = format!("queue={queue} is above the maximum, {BULKHEAD_QUEUE_MAX}");
         return Err(SyntaxError::new(problem, "use a smaller queue"));

@@ -34,7 +34,7 @@ fn config(text: &str) -> Result<RetryConfig, SyntaxError> {
     let floor = options.take("floor").map(|word| number("floor", word)).transpose()?;
     let backoff = options.take("backoff").map(span).transpose()?;
     let max_backoff = options.take("max-backoff").map(span).transpose()?;
-    options.refuse_the_rest()?;
+    options.reject_unknown()?;
     let (first, max) = (backoff.unwrap_or(BACKOFF_DEFAULT), max_backoff.unwrap_or(MAX_BACKOFF_DEFAULT));
     let retry = retry.with_budget(
         budget.unwrap_or(u64::from(PERCENT_DEFAULT)),

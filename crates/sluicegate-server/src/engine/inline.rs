@@ -61,8 +61,8 @@ impl Inline {
     /// two spellings of a list share state, and a list shares none with its limits alone.
     ///
     /// # Errors
-    /// If the text is not a limit or list, exceeds a bound of inline limits, or is longer than [`sluicegate::limit::LIST_LEN_MAX`]:
-    /// no longer text is cached.
+    /// If the text is not a limit or list, exceeds a bound of inline limits, or is longer than
+    /// [`sluicegate::limit::LIST_LEN_MAX`]: no longer text is cached.
     pub(super) fn limits(&self, text: &str) -> Result<Arc<Rule>, RequestError> {
         if let Some(rule) = self.limits.read().unwrap_or_else(PoisonError::into_inner).get(text) {
             return Ok(Arc::clone(rule));
@@ -112,8 +112,7 @@ impl InlineBounds {
         };
         match self.period_max {
             Some(most) if period > most => Err(RequestError::new(format!(
-                "{limit}: period {} is above inline_period_max, {}; use a shorter one, or define a rule",
-                period, most
+                "{limit}: period {period} is above inline_period_max, {most}; use a shorter one, or define a rule"
             ))),
             _ => Ok(()),
         }

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// A server, over some protocol.
 trait Wire {
-    fn acquire(&mut self, key: &str, cost: u64) -> (Told, Option<String>);
-    fn peek(&mut self, key: &str, cost: u64) -> Told;
+    fn acquire(&mut self, key: &str, cost: u64) -> (WireDecision, Option<String>);
+    fn peek(&mut self, key: &str, cost: u64) -> WireDecision;
     fn renew(&mut self, key: &str, lease: &str) -> bool;
     fn release(&mut self, key: &str, lease: &str) -> bool;
     fn reset(&mut self, key: &str);
@@ -24,7 +24,7 @@ trait Wire {
 
 /// A decision in whole milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Told {
+struct WireDecision {
     allowed: bool,
     limit: u64,
     remaining: u64,
@@ -35,12 +35,12 @@ struct Told {
 
 const RULE: Concurrency = Concurrency { count: 5, ttl: Some(10_000_000) };
 
-impl Told {
+impl WireDecision {
     /// The model's answer as a server reports it. Rounded up: a caller that comes a moment too
     /// early would be denied.
-    fn of(answer: &Decision) -> Told {
+    fn of(answer: &Decision) -> WireDecision {
         let ms_up = |us: u64| us.div_ceil(1_000);
-        Told {
+        WireDecision {
             allowed: answer.allowed,
             limit: answer.limit,
             remaining: answer.remaining,
@@ -84,14 +84,18 @@ fn agrees_with_the_model(clock: &ManualClock, wire: &mut dyn Wire, steps: u32) {
             (0..9, _) => {
                 let (expected, number) = keys.entry(key.clone()).or_default().acquire(RULE, now, cost);
                 let (told, text) = wire.acquire(&key, cost);
-                assert_eq!(told, Told::of(&expected), "step {step}: acquire {key} {cost}");
+                assert_eq!(told, WireDecision::of(&expected), "step {step}: acquire {key} {cost}");
                 assert_eq!(text.is_some(), number.is_some(), "step {step}: {told:?}");
                 denied += u32::from(!told.allowed);
                 given.extend(text.zip(number).map(|(text, number)| Known { key, text, number }));
             }
             (9..12, _) => {
                 let expected = keys.entry(key.clone()).or_default().peek(RULE, now, cost);
-                assert_eq!(wire.peek(&key, cost), Told::of(&expected), "step {step}: peek {key} {cost}");
+                assert_eq!(
+                    wire.peek(&key, cost),
+                    WireDecision::of(&expected),
+                    "step {step}: peek {key} {cost}"
+                );
             }
             (12..15, Some(lease)) => {
                 let key = asks_of(&lease, &mut rng);
@@ -125,12 +129,12 @@ impl OverResp {
         self.0.shown()
     }
 
-    fn told(reply: &str, items: &str) -> (Told, Option<String>) {
+    fn told(reply: &str, items: &str) -> (WireDecision, Option<String>) {
         let fields: Vec<&str> =
             reply.strip_prefix(items).unwrap_or_else(|| panic!("{reply}")).split('|').collect();
         let number = |place: usize| fields[place][1..].parse::<i64>().unwrap();
         let whole = |place: usize| u64::try_from(number(place)).unwrap();
-        let told = Told {
+        let told = WireDecision {
             allowed: number(0) == 1,
             limit: whole(1),
             remaining: whole(2),
@@ -147,12 +151,12 @@ impl OverResp {
 }
 
 impl Wire for OverResp {
-    fn acquire(&mut self, key: &str, cost: u64) -> (Told, Option<String>) {
+    fn acquire(&mut self, key: &str, cost: u64) -> (WireDecision, Option<String>) {
         let reply = self.ask(&["RL.ACQUIRE", "exports", key, "COST", &cost.to_string()]);
         OverResp::told(&reply, "*8|")
     }
 
-    fn peek(&mut self, key: &str, cost: u64) -> Told {
+    fn peek(&mut self, key: &str, cost: u64) -> WireDecision {
         OverResp::told(&self.ask(&["RL.PEEK", "exports", key, "COST", &cost.to_string()]), "*7|").0
     }
 
@@ -179,11 +183,11 @@ impl OverHttp {
         serde_json::from_str(&body).unwrap()
     }
 
-    fn told(body: &Value) -> Told {
+    fn told(body: &Value) -> WireDecision {
         let number = |field: &str| body[field].as_u64().unwrap_or_else(|| panic!("{field} of {body}"));
         let allowed = body["allowed"].as_bool().unwrap();
         let wait = body["retry_after_ms"].as_i64().unwrap_or(-2);
-        Told {
+        WireDecision {
             allowed,
             limit: number("limit"),
             remaining: number("remaining"),
@@ -199,12 +203,12 @@ impl OverHttp {
 }
 
 impl Wire for OverHttp {
-    fn acquire(&mut self, key: &str, cost: u64) -> (Told, Option<String>) {
+    fn acquire(&mut self, key: &str, cost: u64) -> (WireDecision, Option<String>) {
         let body = self.ask("/v1/acquire", &json!({"rule": "exports", "key": key, "cost": cost}));
         (OverHttp::told(&body), body["lease"].as_str().map(str::to_owned))
     }
 
-    fn peek(&mut self, key: &str, cost: u64) -> Told {
+    fn peek(&mut self, key: &str, cost: u64) -> WireDecision {
         OverHttp::told(&self.ask("/v1/peek", &json!({"rule": "exports", "key": key, "cost": cost})))
     }
 

@@ -60,7 +60,7 @@ fn callers(text: &str) -> Result<Callers, SyntaxError> {
     if let Some(word) = options.take("backoff") {
         callers.backoff = wait("backoff", word)?;
     }
-    options.refuse_the_rest()?;
+    options.reject_unknown()?;
     Ok(callers)
 }
 

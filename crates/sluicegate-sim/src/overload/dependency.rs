@@ -126,7 +126,7 @@ fn dependency(text: &str) -> Result<Dependency, SyntaxError> {
     let slow = options.take("slow").map_or_else(|| Ok(Vec::new()), |word| episodes("slow", word, times))?;
     let percent = |word: &str| percent("fail", word, 1).map(Trouble::Fail);
     let fail = options.take("fail").map_or_else(|| Ok(Vec::new()), |word| episodes("fail", word, percent))?;
-    options.refuse_the_rest()?;
+    options.reject_unknown()?;
     let random = random.unwrap_or(RANDOM_DEFAULT);
     Ok(Dependency { workers, takes, random, backlog, episodes: [slow, fail].concat() })
 }

@@ -170,7 +170,7 @@ fn spec(text: &str) -> Result<Spec, Rejected<'_>> {
     }
     let spec = with_options(algorithm, measure, &mut options);
     let spec = spec.map_err(at(options.taken().unwrap_or(text)))?;
-    options.refuse_the_rest().map_err(at(options.first().unwrap_or(text)))?;
+    options.reject_unknown().map_err(at(options.first().unwrap_or(text)))?;
     Ok(spec)
 }
 

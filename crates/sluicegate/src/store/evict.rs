@@ -41,7 +41,8 @@ use std::sync::Arc;
 #[non_exhaustive]
 pub enum OnFull {
     /// Evicts the key with the least debt among those around the new one; in a shared store, only
-    /// keys of scopes that exceed their share. Use this if new callers must get in, and watch `evicted` in [`crate::StoreStats`].
+    /// keys of scopes that exceed their share. Use this if new callers must get in, and watch
+    /// `evicted` in [`crate::StoreStats`].
     #[default]
     Evict,
     /// Denies calls on the new key until there is room; in a shared store, until there is room in
@@ -389,12 +390,12 @@ impl<S: SlotKind> Store<S> {
     fn drop_recovered(&self, share: &Arc<Share>, now: Time) {
         let shards = self.shards.len();
         let from = self.next_share_sweep.fetch_add(SHARDS_PER_SWEEP, Ordering::Relaxed);
-        for shard in (0..SHARDS_PER_SWEEP.min(shards)).map(|step| from.wrapping_add(step) % shards) {
-            let Some(mut shard) = self.try_lock(shard) else { continue };
-            for slot in shard.table.held() {
-                let is_own = shard.share_of(slot).is_some_and(|other| Arc::ptr_eq(other, share));
-                if is_own && shard.debt(slot, now).is_none() {
-                    shard.clear(slot);
+        for index in (0..SHARDS_PER_SWEEP.min(shards)).map(|step| from.wrapping_add(step) % shards) {
+            let Some(mut locked) = self.try_lock(index) else { continue };
+            for slot in locked.table.held() {
+                let is_own = locked.share_of(slot).is_some_and(|other| Arc::ptr_eq(other, share));
+                if is_own && locked.debt(slot, now).is_none() {
+                    locked.clear(slot);
                     self.vacant.keys.fetch_add(1, Ordering::Relaxed);
                 }
             }

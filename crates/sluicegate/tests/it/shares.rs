@@ -53,18 +53,18 @@ fn use_up(limiter: &Limiter, key: u32) {
 /// these are free afterwards, and how many newcomers are locked out.
 fn flood(scopes: [(Scope, &str); 2], max_keys: u32, on_full: OnFull) -> (usize, usize) {
     let (store, _) = store(max_keys as usize, on_full);
-    let [attacker, attacked] = scopes;
-    let attacking = limiter(&store, attacker.0, "attacking", attacker.1);
-    let attacked = limiter(&store, attacked.0, "attacked", attacked.1);
-    (0..VICTIMS).for_each(|key| use_up(&attacked, key));
+    let [attacker, victim] = scopes;
+    let flooding = limiter(&store, attacker.0, "flooding", attacker.1);
+    let victims = limiter(&store, victim.0, "victims", victim.1);
+    (0..VICTIMS).for_each(|key| use_up(&victims, key));
     // Under `Deny` the store is full after one round.
     let rounds = if on_full == OnFull::Deny { 2 } else { 3 };
     (0..rounds * max_keys).for_each(|key| {
-        let _ = attacking.check(key);
+        let _ = flooding.check(key);
     });
-    let freed = (0..VICTIMS).filter(|key| attacked.check(*key).allowed()).count();
+    let freed = (0..VICTIMS).filter(|key| victims.check(*key).allowed()).count();
     let newcomers = VICTIMS..VICTIMS + VICTIMS / 4;
-    (freed, newcomers.filter(|key| !attacked.check(*key).allowed()).count())
+    (freed, newcomers.filter(|key| !victims.check(*key).allowed()).count())
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn a_flood_of_one_scope_frees_and_locks_out_no_key_of_another() {
     for max_keys in [1_000, 2_500, 6_000] {
         for on_full in [OnFull::Evict, OnFull::Deny] {
             for attacker in LIMITS {
-                for attacked in LIMITS {
-                    let scopes = [(Scope::Rule, attacker), (Scope::Rule, attacked)];
+                for victim in LIMITS {
+                    let scopes = [(Scope::Rule, attacker), (Scope::Rule, victim)];
                     assert_eq!(
                         flood(scopes, max_keys, on_full),
                         (0, 0),

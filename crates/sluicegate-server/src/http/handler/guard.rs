@@ -72,8 +72,8 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, context: &Context) -> Res
     Ok(standing)
 }
 
-/// Rejects any transfer coding but `chunked`. hyper undoes `chunked` and ignores others, and a proxy
-/// in front may read the same bytes differently.
+/// Rejects any transfer coding but `chunked`. hyper undoes `chunked` and ignores others, and a
+/// proxy in front may read the same bytes differently.
 fn only_chunked(headers: &HeaderMap) -> Result<(), Rejection> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let is_chunked = |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");

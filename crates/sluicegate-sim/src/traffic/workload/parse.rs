@@ -92,7 +92,7 @@ fn workload(text: &str) -> Result<Workload, SyntaxError> {
         keys: keys(&mut options)?,
         zipf: zipf(&mut options)?,
     };
-    options.refuse_the_rest()?;
+    options.reject_unknown()?;
     if workload.zipf.is_some() && workload.keys == 1 {
         return Err(SyntaxError::new(
             "zipf= says how busy each of several keys is",
