@@ -46,8 +46,7 @@ pub enum OnFull {
     #[default]
     Evict,
     /// Denies calls on the new key until there is room; in a shared store, until there is room in
-    /// its scope's share. Use this if no debt may be lost, or if one
-    /// call uses the whole limit.
+    /// its scope's share. Use this if no debt may be lost, or if one call uses the whole limit.
     Deny,
 }
 

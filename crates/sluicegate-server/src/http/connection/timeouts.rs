@@ -3,10 +3,10 @@
 //! A connection is idle until the first byte of a request, receives it until the last byte, and
 //! then processes it. An idle client has `idle_timeout`. Until a client has sent its first complete
 //! request and, with a password, has authenticated, it has `handshake_timeout` in all. A request
-//! has `request_timeout` for head and body together, however often a byte arrives. A client that reads nothing of its response has
-//! `unread_timeout`, and a slow reader a few times that for the whole response. While a client
-//! waits for a lease its connection is watched: hyper notices a close only if nothing was sent
-//! after the request.
+//! has `request_timeout` for head and body together, however often a byte arrives. A client that
+//! reads nothing of its response has `unread_timeout`, and a slow reader a few times that for the
+//! whole response. While a client waits for a lease its connection is watched: hyper notices a
+//! close only if nothing was sent after the request.
 
 use crate::connection_limits::ConnectionLimits;
 use crate::engine::UndeliveredLease;
