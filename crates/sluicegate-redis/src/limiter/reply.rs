@@ -49,7 +49,7 @@ fn read(value: Value) -> Option<ScriptReply> {
         Value::Int(0) => false,
         Value::BulkString(word) => {
             return match word.as_slice() {
-                b"operation" => Some(ScriptReply::NeedsWindows { now }),
+                b"windows" => Some(ScriptReply::NeedsWindows { now }),
                 b"full" => Some(ScriptReply::TooManyReceipts),
                 b"other" => {
                     let Value::BulkString(state) = items.next()? else { return None };

@@ -129,6 +129,23 @@ fn a_calendar_day_follows_the_stores_clock() {
     assert_eq!(next.as_micros() % (86_400 * SECOND), 16 * 3_600 * SECOND);
 }
 
+/// No call has told these limiters the store's time yet, so the script has to ask for the windows.
+#[test]
+fn every_verb_can_be_the_first_on_a_calendar() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let first = |scope: &str| limiter(&connected, "fixed-window 5/month tz=+08:00", scope);
+    let run = &connected.runtime;
+    assert_eq!(run.block_on(first("peek").peek(KEY, 1)).unwrap().remaining(), 5);
+    assert_eq!(run.block_on(first("take").take(KEY, 2)).unwrap().1, 2);
+    assert_eq!(run.block_on(first("refund").refund(KEY, 2)).unwrap().remaining(), 5);
+    assert!(run.block_on(first("reserve").reserve(KEY, 2, Duration::ZERO)).unwrap().keep().is_some());
+    assert!(run.block_on(first("next").next_window(KEY)).is_ok());
+    let list = RedisLimiter::builder(["fixed-window 5/month tz=+08:00", "token-bucket 9/s"]);
+    let list = list.in_store(&connected.store, "list").build().unwrap();
+    assert_eq!(run.block_on(list.check(KEY)).unwrap().remaining(), 4);
+}
+
 #[test]
 fn a_log_whose_period_grows_expires_later() {
     let server = Server::start(&Options::redis());
