@@ -8,9 +8,11 @@
 mod exposition;
 mod latency;
 mod page;
+mod panics;
 mod process;
 
 pub(crate) use latency::{Latency, LatencyView};
+pub(crate) use panics::count_panics;
 
 use crate::engine::Engine;
 use crate::net::ClosedFor;

@@ -6,6 +6,7 @@ use crate::connection_limits::ConnectionLimits;
 use crate::engine::{Engine, Keys, StoreTime};
 use crate::exposure::{self, Protection};
 use crate::log::{self, LevelHandle};
+use crate::metrics;
 use crate::net::tls::{CertFiles, Certs, Tls};
 use crate::protocol::Protocol;
 use crate::server::{self, Server};
@@ -32,6 +33,7 @@ const FILES_RESERVED: u64 = 64;
 /// # Errors
 /// If it cannot start: one line per reason.
 pub fn run(layers: &Layers, insecure: bool) -> Result<(), String> {
+    metrics::count_panics();
     // First of all: a signal during the start is then queued, and does not end the process. The
     // runtime that serves is not built yet, as the configuration says how many threads it has.
     let (_first_runtime, signals) =

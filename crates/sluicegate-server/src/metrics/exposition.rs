@@ -6,6 +6,7 @@
 
 use super::latency::LatencyView;
 use super::page::Page;
+use super::panics::panics;
 use super::process::Process;
 use super::{Counts, Metrics, since_epoch_us};
 use crate::engine::{Engine, INLINE, LeaseStats, Rule, StoreView, TallyView};
@@ -35,6 +36,7 @@ pub(super) struct Snapshot {
     last_reload_ok: bool,
     last_reload_success_s: f64,
     started_s: f64,
+    panics: u64,
     process: Process,
 }
 
@@ -72,6 +74,7 @@ impl Snapshot {
             last_reload_ok: metrics.config.last_succeeded.load(Ordering::Relaxed),
             last_reload_success_s: seconds(metrics.config.last_success_us.load(Ordering::Relaxed)),
             started_s: seconds(since_epoch_us(metrics.started)),
+            panics: panics(),
             process,
         }
     }
@@ -264,6 +267,7 @@ impl Snapshot {
             "Always 1, with labels for version, operating system and architecture.",
             [(build, 1u32)],
         )?;
+        page.counter("sluice_panics", "Panics: bugs, each of which ended a task.", self.panics)?;
         page.gauge(
             "process_start_time",
             "Start time of the process since the Unix epoch.",
