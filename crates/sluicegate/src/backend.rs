@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Application code calls the methods of `Limiter` and `RedisLimiter` directly: they accept keys of
-//! any type and have a variant for each default. The traits are object-safe, and a [`Pending`]
+//! any type and have a variant for each default. Code that runs on either takes a `&dyn Backend`.
+//! The traits are object-safe, and a [`Pending`]
 //! shows whether the result is ready: memory answers without allocating or polling.
 
 mod memory;
