@@ -62,7 +62,7 @@ fn per_second(count: u64) -> Rate {
     Rate::new(count, Span::from_micros(1_000_000)).expect("within bounds")
 }
 
-/// The limits allow 1000 a second: a call each 1000 µs is allowed, one each 10 µs is denied
+/// The limits allow 1000 a second: a call each 1000 µs is allowed, one every 10 µs is denied
 /// ninety-nine times in a hundred.
 fn contenders(step: u64) -> Vec<Contender<'static>> {
     let calendar: Limit = "fixed-window 1000000000/day tz=Asia/Shanghai".parse().expect("a limit");

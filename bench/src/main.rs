@@ -33,9 +33,9 @@ replay [ROUNDS]   sluice replay from end to end                                 
 simulate [ROUNDS] sluice simulate: traffic made up, read from logs, decided       1 minute, 2 GB
 keyed [ROUNDS]    a whole call: without keys, on one hot key, on a million keys   4 minutes
 memory [KEYS]     bytes a key, with 10 million keys                               2 minutes, 3 GB
-steady [KEYS]     the slowest calls with 10 million keys that come and go         1 minute, 3 GB
-waiting [ROUNDS]  a turn that comes at once, and one that is waited for            1 minute
-protect [ROUNDS]  places, leases and breakers, beside tokio's semaphore and others     1 minute
+steady [KEYS]     the slowest calls while 10 million keys are replaced            1 minute, 3 GB
+waiting [ROUNDS]  an acquire that does not wait, and one that does                 1 minute
+protect [ROUNDS]  permits, leases and breakers, beside tokio's semaphore and others    1 minute
 flood [KEYS]      100 million new keys against a limiter for one million          9 minutes
 tower [ROUNDS]    an axum router with the layer, and with tower_governor            1 minute
 server ...        the server beside its rivals; `server --help` lists its tables  7 minutes

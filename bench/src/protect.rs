@@ -1,4 +1,4 @@
-//! What keeps one failure from becoming many, beside others: places and leases beside tokio's
+//! What keeps one failure from becoming many, beside others: permits and leases beside tokio's
 //! semaphore, layers beside tower's `ConcurrencyLimit`, breakers beside `recloser` and `failsafe`.
 //!
 //! Every figure is processor time of the threads that did the work: what else the machine does
@@ -8,20 +8,20 @@
 mod breaker;
 mod keyed;
 mod layer;
-mod line;
-mod place;
+mod permit;
+mod queue;
 
 use crate::measure::{Rounds, each, head, median, own_thread_cpu, row, verdict};
 use std::sync::Barrier;
 use std::time::Duration;
 
 pub const ROUNDS: usize = 41;
-/// At most so much of the best of the rivals.
+/// The most that ours may take, as a ratio to the best rival.
 const BAR: f64 = 1.2;
 
 pub fn run(rounds: usize) {
-    place::run(rounds);
-    line::run(rounds);
+    permit::run(rounds);
+    queue::run(rounds);
     keyed::run(rounds);
     layer::run(rounds);
     breaker::run(rounds);
@@ -47,8 +47,8 @@ fn table(what: &str, figures: &Rounds, ours: &[&str], rivals: &[&str]) {
 fn overheads(figures: &Rounds, without: &str, names: &[&str], rival: &str) {
     let over = |name: &str| median(figures.beyond(name, without));
     let tell = |name: &&str| format!("{name} {:.1} ({:.2})", over(name), over(name) / over(rival));
-    let told: Vec<String> = names.iter().map(tell).collect();
-    println!("More than {without} (and of {rival}): {}\n", told.join(", "));
+    let names: Vec<String> = names.iter().map(tell).collect();
+    println!("More than {without} (and of {rival}): {}\n", names.join(", "));
 }
 
 /// The processor time per repetition.

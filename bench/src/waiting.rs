@@ -1,16 +1,16 @@
-//! Waiting for a turn: ours beside `leaky-bucket`, whose waiters are fair too, and tokio's
+//! Waiting for a permit: ours beside `leaky-bucket`, whose waiters are fair too, and tokio's
 //! semaphore.
 //!
 //! At once: no call has to wait, and the call is charged. A semaphore's permits are taken for good,
-//! as a rate limiter's are. In line: tasks that all want the same key wait until their turn comes,
-//! 100 in each millisecond. Time is paused and jumps from turn to turn, so that what is measured is
-//! work and nothing else, in one thread.
+//! as a rate limiter's are. In the queue: tasks that all want the same key wait until they are
+//! granted, 100 in each millisecond. Time is paused and jumps from grant to grant, so that what is
+//! measured is work and nothing else, in one thread.
 
 use crate::measure::{Contender, Rounds, each, head, interleaved, memory, nanos_each, row, verdict};
 use leaky_bucket::RateLimiter;
-use sluicegate::{Gate, Limiter};
 use sluicegate::clock::TokioClock;
 use sluicegate::wait::Acquire;
+use sluicegate::{Gate, Limiter};
 use std::future::Future as _;
 use std::hint::black_box;
 use std::pin::Pin;
@@ -102,7 +102,7 @@ fn at_once(rounds: usize) {
             })
         }),
     ];
-    println!("A turn that comes at once, in nanoseconds:\n");
+    println!("An acquire that does not wait, in nanoseconds:\n");
     table(&interleaved(contenders, rounds));
 }
 
@@ -114,7 +114,7 @@ fn in_line(rounds: usize) {
         (SEMAPHORE.to_owned(), Box::new(|| semaphore(WAITERS))),
     ];
     println!(
-        "A turn for each of {WAITERS} tasks in one line, in nanoseconds for a task, spawning it included:\n"
+        "An acquire by each of {WAITERS} tasks in one queue, in nanoseconds per task, spawning it included:\n"
     );
     table(&interleaved(contenders, rounds));
 }
@@ -208,7 +208,7 @@ fn grows() {
         "wait",
         "join, ns each",
         "bytes each, the future included",
-        "have their turn, ns each",
+        "are granted, ns each",
         "leave, ns each",
     ]);
     for waiters in [1_000_u64, 10_000, 100_000, 1_000_000] {

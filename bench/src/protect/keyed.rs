@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 
 const CALLS: u32 = 100_000;
-const PLACES: usize = 10;
+const PERMITS: usize = 10;
 
 const OURS: &str = "`Semaphore::try_acquire`";
 const OURS_TTL: &str = "`Semaphore::try_acquire`, with ttl";
@@ -79,7 +79,7 @@ impl Map {
         let semaphore = match map.get(key) {
             Some(semaphore) => Arc::clone(semaphore),
             None => {
-                let semaphore = Arc::new(tokio::sync::Semaphore::new(PLACES));
+                let semaphore = Arc::new(tokio::sync::Semaphore::new(PERMITS));
                 map.insert(key.to_owned(), Arc::clone(&semaphore));
                 semaphore
             }

@@ -1,12 +1,12 @@
-//! Requests through a layer with places, beside tower's own `ConcurrencyLimit`, in front of a
+//! Requests through a layer with permits, beside tower's own `ConcurrencyLimit`, in front of a
 //! service that answers at once: what is measured is the layer and little else.
 //!
-//! The same work: one number of places for all requests, held until the response is there, for any
+//! The same work: one number of permits for all requests, held until the response is there, for any
 //! service. `BulkheadLayer` does that. `GuardLayer` and `ConcurrencyLayer` are there to be seen:
-//! they are for HTTP, judge and answer; the latter finds the places of its key, here of
+//! they are for HTTP, judge and answer; the latter finds the permits of its key, here of
 //! `everyone()`.
 
-use super::line::{PLACES, TASKS, timed};
+use super::queue::{PERMITS, TASKS, timed};
 use super::{cpu_nanos, overheads, table};
 use crate::measure::{Contender, interleaved};
 use axum::body::Body;
@@ -36,16 +36,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 pub fn run(rounds: usize) {
     let at_once = || service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
-    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1min");
+    let text = format!("bulkhead {PERMITS} queue={TASKS} wait=1min");
     let bulkhead = || BulkheadLayer::new(Bulkhead::new(&*text).expect("a bulkhead"));
     let guard = || GuardLayer::new(Guard::builder("bench").bulkhead(&*text).build().expect("a guard"));
-    let semaphore = || Semaphore::builder(format!("concurrency {PLACES}")).max_queue(TASKS as usize).build();
+    let semaphore = || Semaphore::builder(format!("concurrency {PERMITS}")).max_queue(TASKS as usize).build();
     let keyed = || {
         ConcurrencyLayer::new(semaphore().expect("a semaphore"))
             .key(key::everyone())
             .hold_until(HoldUntil::ResponseHead)
     };
-    let tower = || GlobalConcurrencyLimitLayer::new(PLACES);
+    let tower = || GlobalConcurrencyLimitLayer::new(PERMITS);
 
     let contenders: Vec<Contender<'_>> = vec![
         (NONE.to_owned(), Box::new(|| requests(at_once()))),
@@ -55,7 +55,7 @@ pub fn run(rounds: usize) {
         (TOWER.to_owned(), Box::new(|| requests(tower().layer(at_once())))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("A request for which there is a place", &figures, &[BULKHEAD], &[TOWER]);
+    table("A request for which there is a permit", &figures, &[BULKHEAD], &[TOWER]);
     overheads(&figures, NONE, &[BULKHEAD, GUARD, KEYED], TOWER);
 
     let steps_back = || {
@@ -73,7 +73,7 @@ pub fn run(rounds: usize) {
     ];
     let figures = interleaved(contenders, rounds);
     let what =
-        format!("{TASKS} requests through {PLACES} places, each waits for its turn, its task included");
+        format!("{TASKS} requests through {PERMITS} permits, each waits for a permit, its task included");
     table(&what, &figures, &[BULKHEAD], &[TOWER]);
     overheads(&figures, NONE, &[BULKHEAD, GUARD, KEYED], TOWER);
 }
@@ -90,7 +90,7 @@ where
             for _ in 0..REQUESTS {
                 let request = Request::new(Body::empty());
                 let ready = service.ready().await.expect("it is ready");
-                black_box(ready.call(black_box(request)).await.expect("there is a place"));
+                black_box(ready.call(black_box(request)).await.expect("there is a permit"));
             }
         }));
     })
@@ -108,7 +108,7 @@ where
         for _ in 0..TASKS {
             let service = service.clone();
             tasks.spawn(async move {
-                black_box(service.oneshot(Request::new(Body::empty())).await.expect("there is a place"));
+                black_box(service.oneshot(Request::new(Body::empty())).await.expect("there is a permit"));
             });
         }
     })

@@ -1,5 +1,4 @@
-//! What the server has to hold: many connections, a flood of new keys, and clients that mean no
-//! good.
+//! What the server has to hold: many connections, a flood of new keys, and hostile clients.
 //!
 //! redis-server stands beside ours where that says something; its limits are its defaults.
 

@@ -116,7 +116,16 @@ impl Options {
         }
         let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        command.args(["build", "--profile", "dist", "--locked", "--package", "sluicegate-cli", "--bin", "sluice"]);
+        command.args([
+            "build",
+            "--profile",
+            "dist",
+            "--locked",
+            "--package",
+            "sluicegate-cli",
+            "--bin",
+            "sluice",
+        ]);
         match command.current_dir(workspace).status() {
             Ok(status) if status.success() => {
                 self.sluice = Some(super::target_folder(workspace).join("dist/sluice"));

@@ -43,14 +43,14 @@ impl RedisCell {
 /// Fetches the published crate by way of a package that names it, and builds it as a library that a
 /// C program can load.
 fn build(folder: &Path) -> Outcome<()> {
-    let told = |error: std::io::Error| error.to_string();
-    fs::create_dir_all(folder.join("src")).map_err(told)?;
-    fs::write(folder.join("src/lib.rs"), "").map_err(told)?;
+    let text = |error: std::io::Error| error.to_string();
+    fs::create_dir_all(folder.join("src")).map_err(text)?;
+    fs::write(folder.join("src/lib.rs"), "").map_err(text)?;
     let manifest = format!(
         "[package]\nname = \"fetch\"\nversion = \"0.0.0\"\nedition = \"2021\"\n\n\
          [dependencies]\nredis-cell = \"={PUBLISHED}\"\n\n[workspace]\n"
     );
-    fs::write(folder.join("Cargo.toml"), manifest).map_err(told)?;
+    fs::write(folder.join("Cargo.toml"), manifest).map_err(text)?;
     let cargo = |arguments: &[&str]| {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command.args(arguments).current_dir(folder).env("CARGO_TARGET_DIR", folder.join("target"));
@@ -64,8 +64,8 @@ fn build(folder: &Path) -> Outcome<()> {
     // It lies inside the workspace of the benchmarks, which does not know it, and so has to be one
     // of its own.
     let crate_manifest = folder.join("vendor/redis-cell/Cargo.toml");
-    let of_crate = fs::read_to_string(&crate_manifest).map_err(told)?;
-    fs::write(&crate_manifest, of_crate + "\n[workspace]\n").map_err(told)?;
+    let of_crate = fs::read_to_string(&crate_manifest).map_err(text)?;
+    fs::write(&crate_manifest, of_crate + "\n[workspace]\n").map_err(text)?;
     let crate_manifest = crate_manifest.to_string_lossy();
     cargo(&["rustc", "--release", "--lib", "--crate-type", "cdylib", "--manifest-path", &crate_manifest])
 }

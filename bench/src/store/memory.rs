@@ -55,8 +55,8 @@ fn bytes_a_key(server: &Process, pair: &Pair, keys: u64, calls: u64) -> Outcome<
 }
 
 fn used_memory(client: &mut Client) -> Outcome<f64> {
-    let told = client.call(&["INFO", "memory"]).map_err(|error| error.to_string())?;
-    let Reply::Other(text) = told else { return Err(format!("INFO answers {told:?}")) };
+    let reply = client.call(&["INFO", "memory"]).map_err(|error| error.to_string())?;
+    let Reply::Other(text) = reply else { return Err(format!("INFO answers {reply:?}")) };
     let bytes = text.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok());
     bytes.ok_or_else(|| "INFO tells no used_memory".to_owned())
 }

@@ -136,7 +136,7 @@ pub trait Algorithm {
     /// Always inlined: an out-of-line call would pass the state and the decision through memory,
     /// where reading back what was just written in smaller pieces takes longer than deciding.
     #[inline(always)]
-    #[allow(clippy::inline_always, reason = "measured: docs/benchmarks.md, what was tried")]
+    #[allow(clippy::inline_always, reason = "measured: docs/benchmark-notes.md")]
     fn check(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
         match self.try_charge(state, now, cost) {
             Ok(charged) => charged.into(),

@@ -65,7 +65,7 @@ fn after(wait: Span) -> String {
     if next.as_micros().is_multiple_of(1_000_000) { format!("+{next} - 1us") } else { format!("+{wait}") }
 }
 
-/// The same calls under each algorithm: one each 1.25 s for 105 s, from half a minute before a
+/// The same calls under each algorithm: one every 1.25 s for 105 s, from half a minute before a
 /// minute ends.
 fn comparison() -> Result<String, Box<dyn std::error::Error>> {
     const CALLS: u64 = 84;

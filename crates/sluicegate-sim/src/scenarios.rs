@@ -97,7 +97,7 @@ pub fn all() -> Vec<Scenario> {
         Scenario {
             wish: "a tenant gets 1000 units a day, and 100 in a sudden burst",
             limit: "token-bucket 1000/d burst=100",
-            shows: "a burst of 100, then one each 86.4 s",
+            shows: "a burst of 100, then one every 86.4 s",
             calls: burst(NOON, "tenant", 101, 100).chain(burst(NOON + 86_400_000, "tenant", 2, 1)).collect(),
         },
     ]

@@ -52,9 +52,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// continues with that state under its own limits, as after
 /// [`Limiter::change`](crate::Limiter::change).
 ///
-/// Every scope has a share of `max_keys`, by default an equal one ([`Limiter::set_share`]). A scope
-/// within its share loses no key to the others: when the store is full, only the keys of a scope
-/// that exceeds its share are evicted. A clone is another handle to the same store.
+/// Every scope has a share of `max_keys`, by default an equal one
+/// ([`Limiter::set_share`](crate::Limiter::set_share)). A scope within its share loses no key to
+/// the others: when the store is full, only keys of a scope that exceeds its share are evicted. A
+/// clone is another handle to the same store.
 #[derive(Clone)]
 pub struct MemoryStore {
     inner: Arc<Inner>,

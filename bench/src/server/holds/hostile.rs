@@ -1,4 +1,4 @@
-//! Clients that mean no good, a hundred of a kind at once, beside a good one whose waits are
+//! Hostile clients, a hundred of a kind at once, beside a good one whose waits are
 //! measured.
 
 use super::{Tried, megabytes};
@@ -78,7 +78,7 @@ pub fn run(options: &Options) -> Outcome<()> {
         "closed",
         "after s, median",
         "slowest",
-        "was told",
+        "reply",
         "good one's 99 % alone, ms",
         "meanwhile",
     ]);
@@ -94,7 +94,7 @@ pub fn run(options: &Options) -> Outcome<()> {
 struct Hostile {
     stream: TcpStream,
     taken: usize,
-    told: Vec<u8>,
+    replied: Vec<u8>,
     closed: Option<Duration>,
 }
 
@@ -124,7 +124,7 @@ fn trial(tried: &mut Tried, kind: &Kind, clients: usize) -> Outcome<[String; 10]
         hostile.iter().filter_map(|one| one.closed).map(|time| time.as_secs_f64()).collect();
     let slowest = times.iter().copied().fold(0.0, f64::max);
     let taken = median(hostile.iter().map(|one| one.taken as f64).collect());
-    let told = hostile.first().map_or_else(String::new, |one| one.first_line());
+    let replied = hostile.first().map_or_else(String::new, |one| one.first_line());
     let [alone, meanwhile] = good;
     let ended = if process.runs() { "" } else { ", and the server ended" };
     Ok([
@@ -135,7 +135,7 @@ fn trial(tried: &mut Tried, kind: &Kind, clients: usize) -> Outcome<[String; 10]
         format!("{} of {clients}{ended}", times.len()),
         if times.is_empty() { String::new() } else { format!("{:.2}", median(times.clone())) },
         if times.is_empty() { String::new() } else { format!("{slowest:.2}") },
-        told,
+        replied,
         alone,
         meanwhile,
     ])
@@ -146,7 +146,7 @@ fn attack(address: SocketAddr, kind: &Kind, clients: usize, mut look: impl FnMut
     let connect = || {
         let stream = TcpStream::connect(address)?;
         stream.set_nonblocking(true)?;
-        Ok(Hostile { stream, taken: 0, told: Vec::new(), closed: None })
+        Ok(Hostile { stream, taken: 0, replied: Vec::new(), closed: None })
     };
     let mut all: Vec<Hostile> =
         (0..clients).map(|_| connect()).collect::<std::io::Result<_>>().map_err(|error| error.to_string())?;
@@ -196,8 +196,8 @@ impl Hostile {
         match self.stream.read(&mut buffer) {
             Ok(0) => false,
             Ok(count) => {
-                if self.told.len() < buffer.len() {
-                    self.told.extend_from_slice(&buffer[..count]);
+                if self.replied.len() < buffer.len() {
+                    self.replied.extend_from_slice(&buffer[..count]);
                 }
                 true
             }
@@ -206,7 +206,7 @@ impl Hostile {
     }
 
     fn first_line(&self) -> String {
-        let text = String::from_utf8_lossy(&self.told);
+        let text = String::from_utf8_lossy(&self.replied);
         let line = text.lines().next().unwrap_or_default().replace('|', "/");
         line.chars().take(60).collect()
     }

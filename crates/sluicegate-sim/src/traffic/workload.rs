@@ -21,7 +21,7 @@ use sluicegate_core::{Rate, Span, Time};
 
 /// How workloads are written, for people.
 pub const HELP: &str = "\
-steady 10/s                  evenly, one each 100 ms
+steady 10/s                  evenly, one every 100 ms
 burst 50/10s                 50 at once, every 10 s
 poisson 20/s                 at random, 20 a second on average
 on-off 50/s on=5s off=10s    evenly for 5 s, then silent for 10 s; default: the rate's period for both

@@ -1,4 +1,4 @@
-//! A place that is free, taken and given back at once.
+//! A free permit, taken and released at once.
 
 use super::{cpu_nanos, cpu_nanos_of_two, table};
 use crate::measure::{Contender, interleaved};
@@ -42,7 +42,7 @@ pub fn run(rounds: usize) {
         (TRY_OWNED.to_owned(), Box::new(|| cpu_nanos(CALLS, try_owned))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("A place taken without waiting and given back", &figures, &[TRY_OURS], &[TRY, TRY_OWNED]);
+    table("A permit taken without waiting and released", &figures, &[TRY_OURS], &[TRY, TRY_OWNED]);
 
     let contenders: Vec<Contender<'_>> = vec![
         (TRY_OURS.to_owned(), Box::new(|| cpu_nanos_of_two(CALLS, try_ours))),
@@ -81,5 +81,5 @@ pub fn run(rounds: usize) {
         (OWNED.to_owned(), Box::new(|| cpu_nanos(CALLS, owned))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("A place awaited that is free", &figures, &[OURS], &[BORROWED, OWNED]);
+    table("A free permit, awaited", &figures, &[OURS], &[BORROWED, OWNED]);
 }

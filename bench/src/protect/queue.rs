@@ -1,4 +1,5 @@
-//! Places that are waited for: more tasks than places, each steps back once while it has one.
+//! Permits that tasks wait for: there are more tasks than permits, and each task yields once while
+//! it holds one.
 
 use super::{cpu_nanos, overheads, table};
 use crate::measure::{Contender, interleaved};
@@ -10,7 +11,7 @@ use tokio::runtime::Builder;
 use tokio::task::{JoinSet, yield_now};
 
 pub(super) const TASKS: u64 = 10_000;
-pub(super) const PLACES: usize = 10;
+pub(super) const PERMITS: usize = 10;
 
 const ALONE: &str = "tasks that wait for nothing";
 const BULKHEAD: &str = "`Bulkhead::acquire`, for at most a minute";
@@ -28,7 +29,7 @@ pub fn run(rounds: usize) {
         (TOKIO.to_owned(), Box::new(tokio)),
     ];
     let figures = interleaved(contenders, rounds);
-    let what = format!("{TASKS} tasks through {PLACES} places, for a task and its turn");
+    let what = format!("{TASKS} tasks through {PERMITS} permits, for a task and its wait");
     table(&what, &figures, &[SEMAPHORE, SEMAPHORE_TTL], &[TOKIO]);
     overheads(&figures, ALONE, &[SEMAPHORE, SEMAPHORE_TTL], TOKIO);
 
@@ -64,7 +65,7 @@ fn alone() -> f64 {
 }
 
 fn bulkhead() -> f64 {
-    let text = format!("bulkhead {PLACES} queue={TASKS} wait=1min");
+    let text = format!("bulkhead {PERMITS} queue={TASKS} wait=1min");
     let bulkhead = Bulkhead::new(&text).expect("a bulkhead");
     timed(|tasks| {
         for _ in 0..TASKS {
@@ -110,7 +111,7 @@ fn semaphore_within() -> f64 {
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn tokio() -> f64 {
-    let semaphore = Arc::new(tokio::sync::Semaphore::new(PLACES));
+    let semaphore = Arc::new(tokio::sync::Semaphore::new(PERMITS));
     timed(|tasks| {
         for _ in 0..TASKS {
             let semaphore = Arc::clone(&semaphore);
@@ -124,7 +125,7 @@ fn tokio() -> f64 {
 }
 
 fn tokio_within() -> f64 {
-    let semaphore = Arc::new(tokio::sync::Semaphore::new(PLACES));
+    let semaphore = Arc::new(tokio::sync::Semaphore::new(PERMITS));
     timed(|tasks| {
         for _ in 0..TASKS {
             let semaphore = Arc::clone(&semaphore);
