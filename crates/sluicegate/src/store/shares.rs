@@ -17,6 +17,8 @@
 //!            12 keys per shard on average; a shard has none of them with a chance below 1 in
 //!            100 000. Only then does the key with the least debt around the new one make way,
 //!            whichever scope it belongs to. Tables of a few keys share less exactly.
+//! Threads    Counts are read without a lock. Threads that evict keys of one scope at the same
+//!            moment may take it below its share, by less than their number.
 //! ```
 
 use super::OnFull;
