@@ -50,16 +50,17 @@ impl LimitTable {
 
     /// A copy of the table with only the retained tags.
     pub(super) fn retaining(&self, retained: impl Fn(u16) -> bool) -> LimitTable {
-        let kept = |(tag, entry): (u16, &OnceLock<TaggedLimits>)| match entry.get() {
+        let kept = |(entry, tag): (&OnceLock<TaggedLimits>, u16)| match entry.get() {
             Some(entry) if retained(tag) => OnceLock::from(entry.clone()),
             _ => OnceLock::new(),
         };
-        LimitTable { entries: (0..).zip(&self.entries).map(kept).collect() }
+        LimitTable { entries: self.entries.iter().zip(0..).map(kept).collect() }
     }
 
     /// The tags in use.
     fn tags(&self) -> impl Iterator<Item = u16> {
-        (0..).zip(&self.entries).filter(|(_, entry)| entry.get().is_some()).map(|(tag, _)| tag)
+        // The entries first: the range would overflow if it were asked for one more.
+        self.entries.iter().zip(0..).filter(|(entry, _)| entry.get().is_some()).map(|(_, tag)| tag)
     }
 
     /// Inserts limits under a free tag.
