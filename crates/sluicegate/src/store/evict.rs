@@ -185,7 +185,7 @@ impl<S: SlotKind> Locked<'_, S> {
     }
 
     /// The last resorts of a key of a share that finds nothing to remove in its shard: what other
-    /// shards can free, the spare room, and, if its share has room, any key around it.
+    /// shards can free, the spare room, and, if its share has room, any key of the shard.
     #[cold]
     fn find_slot_elsewhere(
         &mut self,
@@ -207,13 +207,21 @@ impl<S: SlotKind> Locked<'_, S> {
         if demand.deny || !demand.within {
             return None;
         }
-        let (table, mut nearby) = (self.table, Candidates::default());
-        let removable = |slot: &usize| table.is_taken(*slot) && !pinned.contains(slot);
-        let anything = Demand { share: None, within: true, deny: false };
-        let slots = buckets.into_iter().flat_map(Bucket::slots).filter(removable);
-        self.examine(slots, now, &anything, &mut nearby);
-        let (_, slot) = nearby.least_debt?;
-        Some(Vacancy { slot, removes: Some(Removal { slot, recovered: false }) })
+        // As if every key belonged to a full share of its own.
+        let anything = Demand { share: None, within: false, deny: false };
+        let free = self.make_free(buckets, pinned);
+        let nearby = if free.is_some() {
+            self.examine_near(buckets[0], now, &anything, pinned)
+        } else {
+            let (table, mut nearby) = (self.table, Candidates::default());
+            let slots = buckets.into_iter().flat_map(Bucket::slots);
+            let removable = slots.filter(|slot| table.is_taken(*slot) && !pinned.contains(slot));
+            self.examine(removable, now, &anything, &mut nearby);
+            nearby
+        };
+        let recovered = nearby.recovered.is_some();
+        let slot = nearby.recovered.or(nearby.least_debt.map(|(_, slot)| slot))?;
+        Some(Vacancy { slot: free.unwrap_or(slot), removes: Some(Removal { slot, recovered }) })
     }
 
     /// Claims a free slot, and capacity for one more key.
