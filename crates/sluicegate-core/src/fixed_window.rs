@@ -12,7 +12,8 @@
 //!
 //! ```text
 //! Settings   count, and where windows begin and end: see `Windows`
-//! State      in a Cell: at = the end of the last allowed call's window, a = what was used in it
+//! State      in a Cell: at = the end of the last allowed call's window (in UTC, unless the first
+//!            call opens it), a = what was used in it
 //! Formula    used = a if now < at, else 0; allow if used + cost <= count
 //! Promise    each window admits at most count, and any stretch of one period at most twice that.
 //! Rounding   none: everything is whole.
@@ -31,6 +32,7 @@ use crate::bounds::{OutOfBounds, Rate, checked_count};
 use crate::cell::Cell;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
+use crate::utc_ahead::UtcAhead;
 use alloc::sync::Arc;
 use core::fmt::Debug;
 
@@ -39,6 +41,8 @@ use core::fmt::Debug;
 pub struct FixedWindow {
     count: u32,
     windows: Windows,
+    /// Zero for windows that the first call opens.
+    utc_ahead: UtcAhead,
 }
 
 /// Where windows begin and end. Exhaustive on purpose: `same` must compare every kind.
@@ -75,12 +79,12 @@ impl FixedWindow {
     /// Creates windows of a rate's period, aligned to `start` (mostly the epoch) and closed before
     /// it.
     pub fn aligned(rate: Rate, start: Time) -> FixedWindow {
-        FixedWindow { count: rate.count(), windows: Windows::Aligned { start, period: rate.period() } }
+        FixedWindow::new(rate.count(), Windows::Aligned { start, period: rate.period() })
     }
 
     /// Creates windows of a rate's period, each opened by the first allowed call.
     pub fn from_first_call(rate: Rate) -> FixedWindow {
-        FixedWindow { count: rate.count(), windows: Windows::First { period: rate.period() } }
+        FixedWindow::new(rate.count(), Windows::First { period: rate.period() })
     }
 
     /// Creates calendar windows.
@@ -89,7 +93,21 @@ impl FixedWindow {
     /// If the count is 0 or above [`crate::bounds::COUNT_MAX`].
     pub fn calendar(count: u64, calendar: Arc<dyn Calendar>) -> Result<FixedWindow, OutOfBounds> {
         let count = checked_count("count", count, 1)?;
-        Ok(FixedWindow { count, windows: Windows::Calendar(calendar) })
+        Ok(FixedWindow::new(count, Windows::Calendar(calendar)))
+    }
+
+    fn new(count: u32, windows: Windows) -> FixedWindow {
+        FixedWindow { count, windows, utc_ahead: UtcAhead::default() }
+    }
+
+    /// Aligns the windows to UTC under a clock that UTC is ahead of. Windows that the first call
+    /// opens stay on the clock itself.
+    #[must_use]
+    pub fn on_clock(mut self, utc_ahead: UtcAhead) -> FixedWindow {
+        if !matches!(self.windows, Windows::First { .. }) {
+            self.utc_ahead = utc_ahead;
+        }
+        self
     }
 
     /// Returns what was used in the key's open window; `None` if it has none.
@@ -147,6 +165,7 @@ impl Algorithm for FixedWindow {
 
     #[inline]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
+        let now = self.utc_ahead.to_utc(now);
         if self.closed_for(now) > Span::ZERO {
             return 0;
         }
@@ -155,6 +174,7 @@ impl Algorithm for FixedWindow {
 
     #[inline]
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
+        let now = self.utc_ahead.to_utc(now);
         match (self.closed_for(now), Self::running(state, now)) {
             (Span::ZERO, Some(used)) if used > 0 => Span::from_micros(state.at - now.as_micros()),
             (closed_for, _) => closed_for,
@@ -163,6 +183,7 @@ impl Algorithm for FixedWindow {
 
     #[inline]
     fn retry_after(&self, state: &Cell, now: Time, _cost: u32) -> Span {
+        let now = self.utc_ahead.to_utc(now);
         match self.closed_for(now) {
             Span::ZERO => Span::from_micros(state.at.saturating_sub(now.as_micros())),
             closed_for => closed_for,
@@ -171,6 +192,7 @@ impl Algorithm for FixedWindow {
 
     #[inline]
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
+        let now = self.utc_ahead.to_utc(now);
         match Self::running(state, now) {
             // Only debt could exceed 32 bits, and any count above the limit denies.
             Some(used) => state.a = used.saturating_add(cost),
@@ -183,6 +205,7 @@ impl Algorithm for FixedWindow {
     }
 
     fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+        let now = self.utc_ahead.to_utc(now);
         let Some(used) = Self::running(state, now) else { return false };
         state.a = used.saturating_sub(cost);
         self.close_if_unused(state);
@@ -195,7 +218,8 @@ impl Algorithm for FixedWindow {
     }
 
     fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
-        let used = Self::running(state, times.now).filter(|_| charge.stack == state.at)?;
+        let now = self.utc_ahead.to_utc(times.now);
+        let used = Self::running(state, now).filter(|_| charge.stack == state.at)?;
         let rollback = charge.roll_back(most, u64::from(used))?;
         state.a = used.saturating_sub(u32::try_from(rollback.size()).unwrap_or(u32::MAX));
         self.close_if_unused(state);
@@ -211,15 +235,18 @@ impl Algorithm for FixedWindow {
     }
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {
-        let end = match (Self::running(state, now), &self.windows) {
-            (Some(_), _) if self.closed_for(now) == Span::ZERO => state.at,
+        let ahead = self.utc_ahead.micros();
+        let utc = now.shifted(ahead);
+        let end = match (Self::running(state, utc), &self.windows) {
+            (Some(_), _) if self.closed_for(utc) == Span::ZERO => state.at,
             (None, Windows::First { .. }) => return now,
-            (_, windows) => windows.end(now),
+            (_, windows) => windows.end(utc),
         };
-        Time::saturating_from_micros(end)
+        Time::saturating_from_micros(end).shifted(ahead.saturating_neg())
     }
 
     fn is_idle(&self, state: &Cell, now: Time) -> bool {
+        let now = self.utc_ahead.to_utc(now);
         Self::running(state, now).is_none_or(|used| used == 0)
     }
 

@@ -128,6 +128,7 @@ pub mod sliding_window;
 pub mod smooth;
 pub mod time;
 pub mod token_bucket;
+pub mod utc_ahead;
 pub mod verbs;
 
 pub use account::Account;

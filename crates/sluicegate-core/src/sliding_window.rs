@@ -13,7 +13,7 @@
 //!
 //! ```text
 //! Settings   count per period
-//! State      in a Cell: at = when a call was last allowed, a = prev and b = cur as of that window
+//! State      in a Cell: at = when a call was last allowed (in UTC), a = prev and b = cur as of that window
 //! Formula    used = ceil(prev * (period - e) / period) + cur; allow if used + cost <= count
 //!            (rounding the exact estimate up changes no decision, since count and cost are whole)
 //! Promise    the estimate never exceeds count. The true number in any period stays below twice the
@@ -32,12 +32,14 @@ use crate::bounds::Rate;
 use crate::cell::Cell;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
+use crate::utc_ahead::UtcAhead;
 
 /// The sliding window. Pick it when the edge burst of a fixed window hurts and a log would be too
 /// large.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Debug)]
 pub struct SlidingWindow {
     rate: Rate,
+    utc_ahead: UtcAhead,
 }
 
 /// The two counters as they are at one moment.
@@ -54,7 +56,14 @@ struct Counters {
 impl SlidingWindow {
     /// Creates a limit of about `count` in any `period`.
     pub fn new(rate: Rate) -> SlidingWindow {
-        SlidingWindow { rate }
+        SlidingWindow { rate, utc_ahead: UtcAhead::default() }
+    }
+
+    /// Aligns the windows to UTC under a clock that UTC is ahead of.
+    #[must_use]
+    pub fn on_clock(mut self, utc_ahead: UtcAhead) -> SlidingWindow {
+        self.utc_ahead = utc_ahead;
+        self
     }
 
     fn period(&self) -> u64 {
@@ -117,6 +126,7 @@ impl Algorithm for SlidingWindow {
 
     #[inline]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
+        let now = self.utc_ahead.to_utc(now);
         let Counters { prev, cur, elapsed, .. } = self.counters(state, now);
         let used = self.weighted(prev, self.period() - elapsed) + u64::from(cur);
         u32::try_from(used).map_or(0, |used| self.rate.count().saturating_sub(used))
@@ -124,6 +134,7 @@ impl Algorithm for SlidingWindow {
 
     #[inline]
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
+        let now = self.utc_ahead.to_utc(now);
         let Counters { prev, cur, began, .. } = self.counters(state, now);
         let windows = match (prev, cur) {
             (0, 0) => return Span::ZERO,
@@ -135,6 +146,7 @@ impl Algorithm for SlidingWindow {
 
     #[inline]
     fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
+        let now = self.utc_ahead.to_utc(now);
         let Counters { prev, cur, began, .. } = self.counters(state, now);
         let room = u64::from(self.rate.count().saturating_sub(cost));
         // In this window only prev fades. If cur alone is too much, it has to fade in the next one.
@@ -147,6 +159,7 @@ impl Algorithm for SlidingWindow {
 
     #[inline]
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
+        let now = self.utc_ahead.to_utc(now);
         let Counters { prev, cur, began, elapsed } = self.counters(state, now);
         // Only debt could exceed 32 bits, and any count above the limit denies.
         *state = Cell { at: began + elapsed, a: prev, b: cur.saturating_add(cost) };
@@ -155,6 +168,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+        let now = self.utc_ahead.to_utc(now);
         let used = self.counters(state, now).cur;
         if used > 0 {
             state.b = used.saturating_sub(cost);
@@ -168,7 +182,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
-        let began = self.counters(state, times.now).began;
+        let began = self.counters(state, self.utc_ahead.to_utc(times.now)).began;
         let still_counts = charge.stack + self.period() >= began;
         let used = self.counter_of(state, charge.stack).filter(|_| still_counts)?;
         let rollback = charge.roll_back(most, u64::from(*used))?;
@@ -186,10 +200,13 @@ impl Algorithm for SlidingWindow {
     }
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {
-        Time::saturating_from_micros(self.counters(state, now).began + self.period())
+        let ahead = self.utc_ahead.micros();
+        let end = self.counters(state, now.shifted(ahead)).began + self.period();
+        Time::saturating_from_micros(end).shifted(ahead.saturating_neg())
     }
 
     fn is_idle(&self, state: &Cell, now: Time) -> bool {
+        let now = self.utc_ahead.to_utc(now);
         let Counters { prev, cur, .. } = self.counters(state, now);
         prev == 0 && cur == 0
     }

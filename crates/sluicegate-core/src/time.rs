@@ -73,6 +73,13 @@ impl Time {
     pub const fn saturating_sub(self, span: Span) -> Time {
         Time(self.0.saturating_sub(span.0))
     }
+
+    /// Adds microseconds, or subtracts them if negative, between [`Time::EPOCH`] and [`Time::MAX`].
+    #[inline]
+    #[must_use]
+    pub const fn shifted(self, micros: i64) -> Time {
+        Time::saturating_from_micros(self.0.saturating_add_signed(micros))
+    }
 }
 
 /// A duration in whole microseconds.

@@ -14,16 +14,20 @@ mod delay;
 pub(crate) mod interval;
 mod manual;
 mod system;
+mod timeline;
 mod timer;
 #[cfg(all(feature = "tokio", not(loom)))]
 mod tokio;
+mod uptime;
 
 #[cfg(all(feature = "tokio", not(loom)))]
 pub use self::tokio::TokioClock;
 pub use alarm::Alarm;
 pub use delay::Delay;
 pub use manual::ManualClock;
-pub use system::SystemClock;
+pub use sluicegate_core::utc_ahead::UtcAhead;
+pub use system::{ClockSteps, SystemClock};
+pub(crate) use timeline::is_step;
 
 use sluicegate_core::Time;
 use std::fmt::Debug;
@@ -44,6 +48,15 @@ pub trait Clock: Debug + Send + Sync {
     fn ring_at(&self, time: Time, alarm: Alarm) {
         timer::ring_in(time.since(self.now()), alarm);
     }
+
+    /// Returns how far UTC is ahead of this clock: a handle to a value that may change. Windows
+    /// that are aligned to UTC, and the times that [`next_window`](crate::Limiter::next_window)
+    /// returns, follow it; everything else runs on [`Clock::now`] alone.
+    ///
+    /// By default it is zero for good: this clock shows UTC.
+    fn utc_ahead(&self) -> UtcAhead {
+        UtcAhead::default()
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for Arc<C> {
@@ -53,5 +66,9 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
 
     fn ring_at(&self, time: Time, alarm: Alarm) {
         (**self).ring_at(time, alarm);
+    }
+
+    fn utc_ahead(&self) -> UtcAhead {
+        (**self).utc_ahead()
     }
 }

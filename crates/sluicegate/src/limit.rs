@@ -37,6 +37,7 @@ use sluicegate_core::sliding_window::SlidingWindow;
 use sluicegate_core::smooth::{Smooth, WarmUp};
 use sluicegate_core::time::{DAY, YEAR};
 use sluicegate_core::token_bucket::TokenBucket;
+use sluicegate_core::utc_ahead::UtcAhead;
 use sluicegate_core::{Algorithm as _, AnyLimit, CellLimit, Rate, Span, Time};
 use std::sync::Arc;
 
@@ -336,14 +337,37 @@ impl Limit {
         })
     }
 
+    /// Returns what [`Limit::made_at`] does, for a clock that UTC is ahead of: windows that are
+    /// aligned to UTC follow it.
+    fn made_on_clock(&self, now: Time, utc_ahead: &UtcAhead) -> Option<AnyLimit> {
+        Some(match self.made_at(now)? {
+            AnyLimit::Cell(CellLimit::FixedWindow(limit)) => {
+                AnyLimit::Cell(CellLimit::FixedWindow(limit.on_clock(utc_ahead.clone())))
+            }
+            AnyLimit::Cell(CellLimit::SlidingWindow(limit)) => {
+                AnyLimit::Cell(CellLimit::SlidingWindow(limit.on_clock(utc_ahead.clone())))
+            }
+            made => made,
+        })
+    }
+
     /// Returns what the core decides checks with under all of these limits, or an error, so that
     /// none is left out.
     ///
     /// # Errors
     /// If the limits do not go together, or one grants leases.
     pub fn all_made_at(limits: &[Limit], now: Time) -> Result<Vec<AnyLimit>, LimitError> {
+        Limit::all_made_on_clock(limits, now, &UtcAhead::default())
+    }
+
+    /// Returns what [`Limit::all_made_at`] does, for a clock that UTC is ahead of.
+    pub(crate) fn all_made_on_clock(
+        limits: &[Limit],
+        now: Time,
+        utc_ahead: &UtcAhead,
+    ) -> Result<Vec<AnyLimit>, LimitError> {
         Limit::check_list(limits)?;
-        let made = |limit: &Limit| limit.made_at(now).ok_or_else(|| limit.grants_leases());
+        let made = |limit: &Limit| limit.made_on_clock(now, utc_ahead).ok_or_else(|| limit.grants_leases());
         limits.iter().map(made).collect()
     }
 

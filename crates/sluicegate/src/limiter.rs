@@ -289,9 +289,10 @@ impl Limiter {
     /// Returns when the key's next window starts, as of a given time: see [`Limiter::next_window`].
     pub fn next_window_at(&self, key: impl Key, now: Time) -> Time {
         let key = self.fingerprint(key);
-        on_store!(&self.inner.store, store => {
+        let next = on_store!(&self.inner.store, store => {
             store.read(key, now, |limits, states| next_window_list(limits, states, now))
-        })
+        });
+        self.inner.clock.utc_ahead().to_utc(next)
     }
 
     /// Deletes the key's state. Its receipts are void.
@@ -329,7 +330,7 @@ impl Limiter {
         let limits = builder::list(limits.into_limits())?;
         let mut current = self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner);
         match &self.inner.scope {
-            None => self.inner.store.change(&limits, self.inner.start)?,
+            None => self.inner.store.change(&limits, self.inner.start, &self.inner.clock.utc_ahead())?,
             Some(scope) => scope.change(&limits, self.inner.start)?,
         }
         *current = limits.into();

@@ -240,7 +240,7 @@ impl MemoryStore {
         if let Some(tag) = tags.assigned.get(&tag_key) {
             return Ok(Arc::clone(tag));
         }
-        let limits = made(limits, start)?;
+        let limits = made(limits, start, &clock.utc_ahead())?;
         let most = if kind.untrusted { UNTRUSTED_LIMITS_MAX } else { LIMITS_MAX };
         let tag = tags.take(most, store, clock.now())?;
         // The tag is free, and so is its entry.

@@ -1,6 +1,6 @@
 //! The clock of a limiter, of any type.
 
-use super::{Alarm, Clock, SystemClock};
+use super::{Alarm, Clock, SystemClock, UtcAhead};
 use sluicegate_core::Time;
 use std::sync::Arc;
 
@@ -28,6 +28,14 @@ impl AnyClock {
         match self {
             AnyClock::System => SystemClock.ring_at(time, alarm),
             AnyClock::Other(clock) => clock.ring_at(time, alarm),
+        }
+    }
+
+    /// How far UTC is ahead.
+    pub fn utc_ahead(&self) -> UtcAhead {
+        match self {
+            AnyClock::System => SystemClock.utc_ahead(),
+            AnyClock::Other(clock) => clock.utc_ahead(),
         }
     }
 }

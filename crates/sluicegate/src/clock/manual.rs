@@ -1,6 +1,6 @@
 //! A clock for tests, which stands still until it is advanced.
 
-use super::{Alarm, Clock};
+use super::{Alarm, Clock, UtcAhead};
 use sluicegate_core::{Span, Time};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -33,6 +33,7 @@ pub struct ManualClock {
 
 struct Inner {
     micros: AtomicU64,
+    utc_ahead: UtcAhead,
     alarms: Mutex<Vec<(Time, Alarm)>>,
 }
 
@@ -40,7 +41,8 @@ impl ManualClock {
     /// A clock that shows this time.
     pub fn at(time: Time) -> ManualClock {
         let micros = AtomicU64::new(time.as_micros());
-        ManualClock { inner: Arc::new(Inner { micros, alarms: Mutex::default() }) }
+        let inner = Inner { micros, utc_ahead: UtcAhead::adjustable(), alarms: Mutex::default() };
+        ManualClock { inner: Arc::new(inner) }
     }
 
     /// Advances the clock. Alarms on the way ring each at its time, in order.
@@ -55,6 +57,18 @@ impl ManualClock {
     pub fn set(&self, time: Time) {
         while let Some(alarm) = self.next_alarm(time, |_| self.inner.micros.store(time.as_micros(), Relaxed))
         {
+            alarm.ring();
+        }
+    }
+
+    /// Sets UTC to a time, as when an operator sets a machine's clock: this clock itself stays as
+    /// it is, and windows that are aligned to UTC follow. All alarms ring, and those that are not
+    /// due are set again.
+    pub fn set_utc(&self, utc: Time) {
+        let [utc, now] = [utc, self.now()].map(|time| i64::try_from(time.as_micros()).unwrap_or(i64::MAX));
+        self.inner.utc_ahead.set(utc - now);
+        let alarms = std::mem::take(&mut *self.alarms());
+        for (_, alarm) in alarms {
             alarm.ring();
         }
     }
@@ -101,6 +115,10 @@ impl Clock for ManualClock {
             drop(alarms);
             alarm.ring();
         }
+    }
+
+    fn utc_ahead(&self) -> UtcAhead {
+        self.inner.utc_ahead.clone()
     }
 }
 

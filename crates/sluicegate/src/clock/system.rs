@@ -1,18 +1,23 @@
-//! The system clock, read in a third of the time.
+//! The system clock: the machine's uptime, as a time close to UTC that never steps.
 //!
-//! Reading the operating system's clock takes longer than a decision, and waits for all earlier
-//! memory accesses. So each thread reads it every two milliseconds, and in between counts the
+//! Durations must not change when someone sets the clock, so a limiter's time is the uptime,
+//! suspend included, plus an offset (`timeline.rs`). The offset makes it UTC when the process first
+//! reads it. If UTC is set later, the offset is slewed towards it, and the difference is published
+//! for windows that are aligned to UTC.
+//!
+//! Reading the operating system's clocks takes longer than a decision, and waits for all earlier
+//! memory accesses. So each thread reads them every two milliseconds, and in between counts the
 //! processor's ticks since then. Only lengths below two milliseconds are taken from the tick
 //! counter. So it does not matter that its rate is known only to a few parts per million, that it
 //! may stop while the machine sleeps, or that the counters of two processors differ.
 //!
 //! ```text
-//! Anchor     per thread: a reading of the system clock, and of the tick counter at the same time
+//! Anchor     per thread: the time, and a reading of the tick counter at the same moment
 //! Formula    now = anchor's time + (ticks - anchor's ticks) * microseconds per tick, for 2 ms
-//! Promise    Within a few microseconds of the system clock (UTC). A step of that clock, forward
-//!            or back, takes effect within 2 ms of a thread's next call. A thread whose counter
-//!            went back, or forward by 2 ms or more, reads the system clock at once. On a
-//!            processor whose counter is ahead by less, it is off by as much until then.
+//! Promise    Within a few microseconds of the timeline. A step of UTC is noticed within 2 ms of a
+//!            thread's next call. A thread whose counter went back, or forward by 2 ms or more,
+//!            reads the clocks at once. On a processor whose counter is ahead by less, it is off by
+//!            as much until then.
 //! Not        One order for all threads: the clocks of two threads may differ by a microsecond or
 //!            two. A step back of that size makes a bucket stricter by as much; a window or log
 //!            takes the later time.
@@ -20,14 +25,37 @@
 //! ```
 
 use super::Clock;
+use super::timeline::{Reading, Timeline};
+use super::uptime::uptime_micros;
 use sluicegate_core::Time;
+use sluicegate_core::utc_ahead::UtcAhead;
 use std::cell::Cell;
-use std::sync::LazyLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::{LazyLock, Mutex, TryLockError};
 use std::time::SystemTime;
 
-/// The system clock: UTC, as `SystemTime::now()` returns it. The default clock of a limiter.
+/// The system clock: UTC as of when the process first reads it, and the machine's uptime since,
+/// suspend included. The default clock of a limiter.
+///
+/// If the system's clock is set, this one does not step: it is slewed by at most 0.5 ms per second.
+/// Windows that are aligned to UTC follow the step: see [`Clock::utc_ahead`].
 #[derive(Clone, Copy, Default, Debug)]
 pub struct SystemClock;
+
+/// The steps of the system's clock that this process has noticed: those above 100 ms.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[non_exhaustive]
+pub struct ClockSteps {
+    /// How often it was set forward.
+    pub forward: u64,
+    /// By how many microseconds, in total.
+    pub forward_micros: u64,
+    /// How often it was set back.
+    pub back: u64,
+    /// By how many microseconds, in total.
+    pub back_micros: u64,
+}
 
 /// The lifetime of an anchor: long enough that reading the system clock costs next to nothing per
 /// call (30 ns every 2 ms), short enough that a counter that is off by 100 parts per million is off
@@ -66,7 +94,43 @@ static COUNTER: LazyLock<Counter> = LazyLock::new(|| {
     }
 });
 
-/// A reading of the system clock, and of the tick counter at the same time.
+/// The time of all threads, and what is known of UTC.
+struct Shared {
+    timeline: Mutex<Timeline>,
+    /// The timeline's offset and UTC's, for threads that have nothing to change.
+    offset: AtomicI64,
+    utc_offset: AtomicI64,
+    utc_ahead: UtcAhead,
+    /// The uptime at which the timeline has to look again, even if nothing seems to have changed.
+    look_at: AtomicU64,
+    steps: Steps,
+}
+
+#[derive(Default)]
+struct Steps {
+    forward: AtomicU64,
+    forward_micros: AtomicU64,
+    back: AtomicU64,
+    back_micros: AtomicU64,
+}
+
+/// How often the timeline looks at least while it is used, in microseconds.
+const LOOK_INTERVAL: u64 = 1_000_000;
+
+static SHARED: LazyLock<Shared> = LazyLock::new(|| {
+    let reading = read_clocks();
+    let timeline = Timeline::new(&reading);
+    Shared {
+        timeline: Mutex::new(timeline),
+        offset: AtomicI64::new(timeline.offset()),
+        utc_offset: AtomicI64::new(timeline.utc_offset()),
+        utc_ahead: UtcAhead::adjustable(),
+        look_at: AtomicU64::new(reading.uptime + LOOK_INTERVAL),
+        steps: Steps::default(),
+    }
+});
+
+/// The time, and a reading of the tick counter at the same moment.
 #[derive(Clone, Copy)]
 struct Anchor {
     micros: u64,
@@ -76,6 +140,21 @@ struct Anchor {
 thread_local! {
     /// Expired at first: no counter has reached 2^63, a century at 2.9 GHz.
     static ANCHOR: Cell<Anchor> = const { Cell::new(Anchor { micros: 0, ticks: 1 << 63 }) };
+}
+
+impl SystemClock {
+    /// Returns the steps of the system's clock that were noticed so far. They are noticed when the
+    /// clock is read, which this does too.
+    pub fn steps() -> ClockSteps {
+        SHARED.time(&read_clocks());
+        let Steps { forward, forward_micros, back, back_micros } = &SHARED.steps;
+        ClockSteps {
+            forward: forward.load(Relaxed),
+            forward_micros: forward_micros.load(Relaxed),
+            back: back.load(Relaxed),
+            back_micros: back_micros.load(Relaxed),
+        }
+    }
 }
 
 impl Clock for SystemClock {
@@ -91,15 +170,19 @@ impl Clock for SystemClock {
         }
         set_anchor(ticks)
     }
+
+    fn utc_ahead(&self) -> UtcAhead {
+        SHARED.utc_ahead.clone()
+    }
 }
 
-/// Reads the system clock. If the thread was interrupted between the two readings, they do not
-/// belong together and are repeated.
+/// Reads the clocks. If the thread was interrupted between this and the reading of the counter,
+/// they do not belong together and are repeated.
 #[cold]
 fn set_anchor(mut ticks: u64) -> Time {
     let counter = &*COUNTER;
     for _ in 0..ANCHOR_TRIES {
-        let now = Time::from(SystemTime::now());
+        let now = SHARED.time(&read_clocks());
         ANCHOR.set(Anchor { micros: now.as_micros(), ticks });
         let after = counter.ticks.raw();
         if after.wrapping_sub(ticks) < counter.anchor_life / READING_GAP_SHARE {
@@ -108,6 +191,48 @@ fn set_anchor(mut ticks: u64) -> Time {
         ticks = after;
     }
     Time::saturating_from_micros(ANCHOR.get().micros)
+}
+
+/// Reads UTC between two readings of the uptime.
+fn read_clocks() -> Reading {
+    let uptime = uptime_micros();
+    let utc = Time::from(SystemTime::now()).as_micros();
+    Reading { uptime, utc, gap: uptime_micros().saturating_sub(uptime) }
+}
+
+impl Shared {
+    /// The time at a reading.
+    fn time(&self, reading: &Reading) -> Time {
+        let utc_offset = self.utc_offset.load(Relaxed);
+        if self.offset.load(Relaxed) != utc_offset
+            || reading.differs_from(utc_offset)
+            || reading.uptime >= self.look_at.load(Relaxed)
+        {
+            self.look(reading);
+        }
+        Time::saturating_from_micros(reading.uptime.saturating_add_signed(self.offset.load(Relaxed)))
+    }
+
+    /// Lets the timeline look, unless another thread does at this moment.
+    #[cold]
+    fn look(&self, reading: &Reading) {
+        let mut timeline = match self.timeline.try_lock() {
+            Ok(timeline) => timeline,
+            Err(TryLockError::Poisoned(timeline)) => timeline.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let step = timeline.look(reading);
+        self.offset.store(timeline.offset(), Relaxed);
+        self.utc_offset.store(timeline.utc_offset(), Relaxed);
+        self.utc_ahead.set(timeline.utc_ahead());
+        self.look_at.store(reading.uptime + LOOK_INTERVAL, Relaxed);
+        if let Some(step) = step {
+            let Steps { forward, forward_micros, back, back_micros } = &self.steps;
+            let (count, micros) = if step > 0 { (forward, forward_micros) } else { (back, back_micros) };
+            count.fetch_add(1, Relaxed);
+            micros.fetch_add(step.unsigned_abs(), Relaxed);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,17 +3,23 @@
 //! It starts when a call first has to wait. A thread needs no runtime, so it wakes callers of any
 //! runtime or of none, and survives the end of a runtime. It is accurate to about 60 microseconds,
 //! where the timers of runtimes count milliseconds.
+//!
+//! Sleeping stops while the machine is suspended, and a step of UTC makes windows that are aligned
+//! to it end sooner or later. So the thread looks at both clocks every second: after a suspend
+//! alarms ring at most that late, and after a step all of them ring, which makes waiters plan
+//! again.
 
-use super::Alarm;
+use super::uptime::uptime_micros;
+use super::{Alarm, Clock as _, SystemClock, UtcAhead, is_step};
 use sluicegate_core::Span;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The longest sleep: an alarm may be a century away, which `Instant` cannot represent everywhere.
-const SLEEP_MAX: Duration = Duration::from_secs(3_600);
+/// The longest sleep while an alarm is set.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 static TIMER: Timer = Timer {
     state: Mutex::new(TimerState { alarms: BinaryHeap::new(), next_number: 0, is_running: false }),
@@ -34,7 +40,8 @@ struct TimerState {
 
 /// An alarm that is set.
 struct SetAlarm {
-    at: Instant,
+    /// The uptime in microseconds.
+    at: u64,
     /// Of alarms at equal times, the first one set rings first.
     number: u64,
     alarm: Alarm,
@@ -47,7 +54,7 @@ pub(super) fn ring_in(wait: Span, alarm: Alarm) {
         state.is_running =
             std::thread::Builder::new().name("sluicegate-timer".to_owned()).spawn(|| TIMER.run()).is_ok();
     }
-    let at = Instant::now() + Duration::from(wait).min(SLEEP_MAX);
+    let at = uptime_micros().saturating_add(wait.as_micros());
     let number = state.next_number;
     state.next_number += 1;
     let is_next = state.alarms.peek().is_none_or(|Reverse(next)| at < next.at);
@@ -68,10 +75,20 @@ impl Timer {
     }
 
     fn run(&self) {
+        let mut utc = UtcWatch::new();
         let mut state = self.lock();
         loop {
-            let now = Instant::now();
-            let sleep = state.alarms.peek().map(|Reverse(next)| next.at.saturating_duration_since(now));
+            if utc.has_stepped() {
+                let alarms = std::mem::take(&mut state.alarms);
+                drop(state);
+                for Reverse(SetAlarm { alarm, .. }) in alarms {
+                    ring(alarm);
+                }
+                state = self.lock();
+            }
+            let now = uptime_micros();
+            let sleep =
+                state.alarms.peek().map(|Reverse(next)| Duration::from_micros(next.at.saturating_sub(now)));
             state = match sleep {
                 None => self.sooner.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => {
@@ -79,17 +96,45 @@ impl Timer {
                     // Ringing wakes waiters, and may set the next alarm.
                     drop(state);
                     if let Some(Reverse(SetAlarm { alarm, .. })) = due {
-                        // A waker that panics has printed its message; the others still have to be
-                        // woken.
-                        let _ = catch_unwind(AssertUnwindSafe(|| alarm.ring()));
+                        ring(alarm);
                     }
                     self.lock()
                 }
                 Some(sleep) => {
+                    let sleep = sleep.min(SLEEP_MAX);
                     self.sooner.wait_timeout(state, sleep).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
+    }
+}
+
+/// Rings an alarm. A waker that panics has printed its message; the others still have to be woken.
+fn ring(alarm: Alarm) {
+    let _ = catch_unwind(AssertUnwindSafe(|| alarm.ring()));
+}
+
+/// Notices steps of UTC.
+struct UtcWatch {
+    ahead: UtcAhead,
+    seen: i64,
+}
+
+impl UtcWatch {
+    fn new() -> UtcWatch {
+        let ahead = SystemClock.utc_ahead();
+        UtcWatch { seen: ahead.micros(), ahead }
+    }
+
+    fn has_stepped(&mut self) -> bool {
+        // The clock notices a step when it is read.
+        SystemClock.now();
+        let ahead = self.ahead.micros();
+        let has_stepped = is_step(ahead, self.seen);
+        if has_stepped {
+            self.seen = ahead;
+        }
+        has_stepped
     }
 }
 

@@ -198,7 +198,7 @@ impl LimiterBuilder {
         let start = self.start.unwrap_or_else(|| self.clock.now());
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
         let bounds = queue_bounds(self.max_queue, self.max_waiters)?;
-        let store = StoreByAlgorithm::new(made(&limits, start)?, size)
+        let store = StoreByAlgorithm::new(made(&limits, start, &self.clock.utc_ahead())?, size)
             .map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
         let inner = |own: &Weak<Inner>| Inner {
             queues: Queues::new(bounds, own.clone() as Weak<dyn Host>),

@@ -5,6 +5,7 @@
 //! with whichever store it is.
 
 use super::error::BuildError;
+use crate::clock::UtcAhead;
 use crate::limit::Limit;
 use crate::store::{
     AnySlot, AnyStore, CellSlot, LimitVersion, ListSlot, LogSlot, NoMemory, Size, SlotKind, Store,
@@ -76,8 +77,13 @@ impl StoreByAlgorithm {
     }
 
     /// Changes the limits of a store that is the limiter's own.
-    pub(super) fn change(&self, limits: &[Limit], start: Time) -> Result<(), BuildError> {
-        let made = made(limits, start)?;
+    pub(super) fn change(
+        &self,
+        limits: &[Limit],
+        start: Time,
+        utc_ahead: &UtcAhead,
+    ) -> Result<(), BuildError> {
+        let made = made(limits, start, utc_ahead)?;
         if matches!(self, StoreByAlgorithm::List(_)) != (made.len() > 1) {
             return Err(BuildError::AlgorithmChanged);
         }
@@ -102,8 +108,12 @@ impl StoreByAlgorithm {
 }
 
 /// What the core decides with.
-pub(crate) fn made(limits: &[Limit], start: Time) -> Result<Arc<[AnyLimit]>, BuildError> {
-    Ok(Limit::all_made_at(limits, start)?.into())
+pub(crate) fn made(
+    limits: &[Limit],
+    start: Time,
+    utc_ahead: &UtcAhead,
+) -> Result<Arc<[AnyLimit]>, BuildError> {
+    Ok(Limit::all_made_on_clock(limits, start, utc_ahead)?.into())
 }
 
 fn store<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>>(

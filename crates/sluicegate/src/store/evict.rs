@@ -58,6 +58,10 @@ const CANDIDATES_MIN: usize = 3;
 /// that is nearly full.
 const MOVES_MAX: u32 = 2;
 
+/// For how long a search of the whole shard is not repeated at most: a step of UTC may make the
+/// keys of windows that are aligned to it recover sooner than they reported.
+const SEARCH_INTERVAL_MAX: Span = Span::from_micros(10_000_000);
+
 /// The slot for a new key.
 pub(super) struct Vacancy {
     pub(super) slot: usize,
@@ -287,7 +291,8 @@ impl<S: SlotKind> Locked<'_, S> {
         // recovers at a time that depends on when it is.
         if candidates.recovered.is_none() && pinned.is_empty() && !table.held().any(|slot| self.is_old(slot))
         {
-            self.guarded.none_recovers_before = now.saturating_add(candidates.soonest);
+            self.guarded.none_recovers_before =
+                now.saturating_add(candidates.soonest.min(SEARCH_INTERVAL_MAX));
         }
         self.guarded.displaced = table.displaced();
         candidates

@@ -35,8 +35,8 @@ pub(super) struct Guarded<S: SlotKind> {
     /// The primary buckets of keys that may be in their secondary bucket.
     pub(super) displaced: Displaced,
     pub(super) counts: Counts,
-    /// No key of the shard recovers before this time, so until then it is pointless to search for a
-    /// recovered key.
+    /// Unless UTC steps, no key of the shard recovers before this time, so until then it is
+    /// pointless to search for a recovered key.
     pub(super) none_recovers_before: Time,
     pub(super) side_table: S::SideTable,
 }

@@ -7,6 +7,7 @@ use super::Denial;
 use super::queues::{Host, Joined, Queues, WaitRequest, wake_all};
 use super::waiters::{Outcome, WaiterId, WaiterState, Waiters};
 use crate::clock::alarms::Alarms;
+use crate::clock::is_step;
 use crate::key::{ByFingerprint, Fingerprint};
 use crate::store::{HeadCharge, NotAdmitted, QueueStore};
 use crate::sync::MutexGuard;
@@ -40,6 +41,8 @@ pub(super) struct QueueState {
     /// When each queue's head is due, if known.
     due: BTreeSet<(Time, Fingerprint)>,
     alarms: Alarms,
+    /// How far UTC was ahead of the clock when the queues were planned, in microseconds.
+    utc_ahead: i64,
 }
 
 /// The queue of a key.
@@ -135,6 +138,9 @@ impl<'a> LockedQueues<'a> {
                 Err(NotAdmitted::NoRoom(denial)) => return Joined::Denied(Denial::NoRoom, denial),
                 Err(NotAdmitted::Wait) => {}
             }
+        }
+        if self.state.by_key.is_empty() {
+            self.state.utc_ahead = self.host.clock().utc_ahead().micros();
         }
         let snapshot = self.snapshot(key);
         let QueueState { by_key, waiters, due, .. } = &mut *self.state;
@@ -269,6 +275,12 @@ impl<'a> LockedQueues<'a> {
     /// Handles the alarm for a time.
     pub(super) fn ring(&mut self, at: Time) {
         self.state.alarms.disarm(at);
+        let utc_ahead = self.host.clock().utc_ahead().micros();
+        if is_step(utc_ahead, self.state.utc_ahead) {
+            // Windows that are aligned to UTC end sooner or later than planned.
+            self.state.utc_ahead = utc_ahead;
+            self.replan(|_| true, None);
+        }
         self.admit_due();
     }
 

@@ -22,6 +22,8 @@ mod smooth;
 mod syntax_errors;
 mod threads;
 #[cfg(not(loom))]
+mod utc_steps;
+#[cfg(not(loom))]
 mod wait;
 #[cfg(not(loom))]
 mod wall_clock;

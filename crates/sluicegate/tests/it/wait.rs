@@ -1,7 +1,7 @@
 //! Waiting in queues, in virtual time.
 
 mod bounds;
-mod caller;
+pub(crate) mod caller;
 mod corners;
 mod dropped;
 mod events;

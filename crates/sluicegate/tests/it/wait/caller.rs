@@ -18,7 +18,7 @@ impl Wake for Woken {
 }
 
 /// A call.
-pub(super) struct Caller<'a> {
+pub(crate) struct Caller<'a> {
     acquire: Pin<Box<Acquire<'a>>>,
     woken: Arc<Woken>,
     acquired: Option<Acquired>,
@@ -26,14 +26,14 @@ pub(super) struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     /// Polls an acquire for the first time.
-    pub(super) fn new(acquire: Acquire<'a>) -> Caller<'a> {
+    pub(crate) fn new(acquire: Acquire<'a>) -> Caller<'a> {
         let mut caller = Caller { acquire: Box::pin(acquire), woken: Arc::default(), acquired: None };
         caller.poll();
         caller
     }
 
     /// Polls the future.
-    pub(super) fn poll(&mut self) -> Option<Acquired> {
+    pub(crate) fn poll(&mut self) -> Option<Acquired> {
         if self.acquired.is_none() {
             let waker = Waker::from(Arc::clone(&self.woken));
             if let Poll::Ready(acquired) = self.acquire.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -44,17 +44,17 @@ impl<'a> Caller<'a> {
     }
 
     /// How often it was woken.
-    pub(super) fn woken(&self) -> usize {
+    pub(crate) fn woken(&self) -> usize {
         self.woken.0.load(Ordering::Relaxed)
     }
 
     /// The result, if it has been seen.
-    pub(super) fn acquired(&self) -> Option<Acquired> {
+    pub(crate) fn acquired(&self) -> Option<Acquired> {
         self.acquired
     }
 
     /// Returns `true` if it has no result yet.
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         self.acquired.is_none()
     }
 }
