@@ -27,6 +27,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot continue fails"))]
 
 pub mod auth;
+mod clock_watch;
 pub mod config;
 pub mod connection_limits;
 pub mod engine;

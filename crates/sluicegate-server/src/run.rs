@@ -1,6 +1,7 @@
 //! A server as a process: from a configuration to the signal that ends it.
 
 use crate::auth::Password;
+use crate::clock_watch;
 use crate::config::{self, Configuration, Layers, SETTINGS};
 use crate::connection_limits::ConnectionLimits;
 use crate::engine::{Engine, Keys, StoreTime};
@@ -200,7 +201,10 @@ async fn serve(
         layers,
         level_handle,
     };
-    reload.until_stop(&mut signals).await;
+    tokio::select! {
+        () = reload.until_stop(&mut signals) => {}
+        () = clock_watch::log_steps() => {}
+    }
     info!(
         "stopping: answering pending requests for at most {} s; a second signal stops at once",
         GRACE.as_secs()

@@ -17,6 +17,7 @@ use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use sluicegate::StoreStats;
+use sluicegate::clock::{ClockSteps, SystemClock};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,6 +38,7 @@ pub(super) struct Snapshot {
     last_reload_success_s: f64,
     started_s: f64,
     panics: u64,
+    clock_steps: ClockSteps,
     process: Process,
 }
 
@@ -75,6 +77,7 @@ impl Snapshot {
             last_reload_success_s: seconds(metrics.config.last_success_us.load(Ordering::Relaxed)),
             started_s: seconds(since_epoch_us(metrics.started)),
             panics: panics(),
+            clock_steps: SystemClock::steps(),
             process,
         }
     }
@@ -268,6 +271,12 @@ impl Snapshot {
             [(build, 1u32)],
         )?;
         page.counter("sluice_panics", "Panics: bugs, each of which ended a task.", self.panics)?;
+        let ClockSteps { forward, back, .. } = self.clock_steps;
+        page.counters(
+            "sluice_clock_steps",
+            "Steps of the system clock by more than 100 ms.",
+            [([("direction", "forward")], forward), ([("direction", "back")], back)],
+        )?;
         page.gauge(
             "process_start_time",
             "Start time of the process since the Unix epoch.",
