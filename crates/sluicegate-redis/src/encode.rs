@@ -16,7 +16,6 @@ use crate::script::{Script, ScriptCall};
 use crate::scripts;
 use calendar::Bounds;
 use packed::{EXACT, Length, Packed};
-use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::limit::{CalendarUnit, Initial, Spec, WindowSpec};
 use sluicegate::{Limit, Span, Time};
 use sluicegate_core::bounds::CENTURY;
@@ -24,6 +23,7 @@ use sluicegate_core::smooth::Parameters;
 use sluicegate_core::time::YEAR;
 use sluicegate_core::{AnyLimit, CellLimit, Rate};
 use std::sync::{LazyLock, Mutex};
+use std::time::SystemTime;
 
 /// The version of the stored formats, with its separator. A script returns a state of another
 /// version unread.
@@ -99,7 +99,7 @@ impl EncodedLimit {
             let tag = format!("{VERSION}{}/{} ", rate.count(), rate.period().as_micros());
             (tag, Kind::Bucket { rate, burst, is_paced, initial })
         };
-        let made = limit.made_at(start.unwrap_or_else(|| SystemClock.now()))?;
+        let made = limit.made_at(start.unwrap_or_else(|| SystemTime::now().into()))?;
         let (letter, (tag, kind)) = match limit.spec() {
             Spec::TokenBucket { rate, burst, initial } => {
                 let initial = match initial {

@@ -33,7 +33,8 @@ use sluicegate_core::Time;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A clock. It may step backwards: see "When the clock steps back" in the guide.
+/// A clock. It may step backwards, which [`SystemClock`] never does: docs/limits.md says what each
+/// algorithm does then.
 pub trait Clock: Debug + Send + Sync {
     /// The current time. It may be read while a limiter's locks are held, so it must neither block
     /// nor call a limiter. It must not panic: a lease or permit that is just being released would

@@ -39,7 +39,7 @@ pub struct TokioClock {
 impl TokioClock {
     /// A clock that shows the system's time now.
     pub fn new() -> TokioClock {
-        TokioClock { started: Instant::now(), at: SystemClock.now() }
+        TokioClock { started: Instant::now(), at: SystemClock.utc_ahead().to_utc(SystemClock.now()) }
     }
 }
 
