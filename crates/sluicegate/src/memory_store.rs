@@ -350,6 +350,8 @@ impl MemoryStoreBuilder {
         let store =
             Store::new(LimitTable::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
         let bounds = queue_bounds(self.max_queue, self.max_waiters)?;
+        // The first reading of the system clock measures the counter's rate: not in a call.
+        self.clock.now();
         let inner = |own: &Weak<Inner>| Inner {
             queues: Queues::new(bounds, own.clone() as Weak<dyn Host>),
             store: Arc::new(store),

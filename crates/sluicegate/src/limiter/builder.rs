@@ -195,7 +195,9 @@ impl LimiterBuilder {
         }
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
-        let start = self.start.unwrap_or_else(|| self.clock.now());
+        // Read here in any case: the first reading of the system clock measures the counter's rate.
+        let now = self.clock.now();
+        let start = self.start.unwrap_or(now);
         let size = Size { max_keys, max_receipts, on_full: self.on_full };
         let bounds = queue_bounds(self.max_queue, self.max_waiters)?;
         let store = StoreByAlgorithm::new(made(&limits, start, &self.clock.utc_ahead())?, size)

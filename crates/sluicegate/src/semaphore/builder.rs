@@ -97,6 +97,8 @@ impl SemaphoreBuilder {
     pub fn build(self) -> Result<Semaphore, BuildError> {
         let (limit, concurrency) = single(self.limits)?;
         let max_leases = within("max_leases", self.max_leases, 1, MAX_LEASES_MAX)?;
+        // The first reading of the system clock measures the counter's rate: not in a call.
+        self.clock.now();
         let shards = usize::try_from(SHARDS).unwrap_or(usize::MAX);
         let common = Arc::new(Common {
             clock: self.clock,

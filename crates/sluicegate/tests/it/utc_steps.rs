@@ -1,9 +1,11 @@
 //! UTC is set while limiters run: durations do not notice, and windows aligned to UTC follow.
 
 use crate::wait::caller::Caller;
-use sluicegate::clock::{Clock as _, ManualClock};
+use sluicegate::clock::{Clock, ManualClock};
 use sluicegate::semaphore::Semaphore;
-use sluicegate::{Limiter, MemoryStore, RetryAfter, Span};
+use sluicegate::{Limiter, MemoryStore, RetryAfter, Span, Time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const TICK: Span = Span::from_micros(1);
@@ -186,4 +188,28 @@ fn keys_that_recover_by_a_step_make_room() {
         assert!(limiter.check(key).allowed());
     }
     assert_eq!(limiter.stats().evicted, evicted);
+}
+
+/// Counts how often it is read.
+#[derive(Clone, Default, Debug)]
+struct Counting(Arc<AtomicUsize>);
+
+impl Clock for Counting {
+    fn now(&self) -> Time {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Time::EPOCH
+    }
+}
+
+/// The first reading of the system clock is slow, so it must not happen in a call.
+#[test]
+fn the_clock_is_first_read_when_a_limiter_is_built() {
+    let read = |build: &dyn Fn(Counting)| {
+        let clock = Counting::default();
+        build(clock.clone());
+        clock.0.load(Ordering::Relaxed) > 0
+    };
+    assert!(read(&|clock| drop(Limiter::builder("sliding-log 1/s").start(Time::EPOCH).clock(clock).build())));
+    assert!(read(&|clock| drop(MemoryStore::builder().clock(clock).build())));
+    assert!(read(&|clock| drop(Semaphore::builder("concurrency 1").clock(clock).build())));
 }
