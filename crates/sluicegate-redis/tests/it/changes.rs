@@ -174,15 +174,15 @@ fn a_full_bucket_is_kept_while_unseen_ones_are_filling() {
 fn the_open_receipts_of_a_key_are_bounded() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
-    let bucket = limiter(&connected, "fixed-window 10000/1h start=first", "receipts");
-    for _ in 0..1_024 {
+    let bucket = limiter(&connected, "fixed-window 20000/1h start=first", "receipts");
+    for _ in 0..16_384 {
         let reserved = connected.runtime.block_on(bucket.reserve(KEY, 1, Duration::ZERO)).unwrap();
         assert!(reserved.keep().is_some());
     }
     let full = connected.runtime.block_on(bucket.reserve(KEY, 1, Duration::ZERO));
     assert_eq!(full.unwrap_err(), VerbError::TooManyReceiptsOfKey.into());
     let peeked = connected.runtime.block_on(bucket.peek(KEY, 1)).unwrap();
-    assert_eq!(peeked.remaining(), 10_000 - 1_024, "a rejected reservation is not charged");
+    assert_eq!(peeked.remaining(), 20_000 - 16_384, "a rejected reservation is not charged");
 }
 
 #[test]
