@@ -10,6 +10,7 @@ mod faults;
 mod in_redis;
 mod like_memory;
 mod long_logs;
+mod many_receipts;
 mod order;
 mod parity;
 mod permissions;
