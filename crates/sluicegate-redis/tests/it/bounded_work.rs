@@ -102,8 +102,8 @@ fn rows(timed: &mut Timed, connected: &Connected, kind: &str, limits: &[String],
     }
     row("reserve", &mut || receipts.push(reserve(3)));
     row("refund", &mut || assert!(run.block_on(limiter.refund(KEY, 1)).is_ok()));
-    // A refund takes what the newest receipt charged, so that its cancel takes from those before it:
-    // in each of five runs, all that a sixth of them have left.
+    // A refund takes what the newest receipt charged, so that its cancel takes from those before
+    // it: in each of five runs, all that a sixth of them have left.
     let large = size as u64 / 2 + 1;
     row("reserve, refund and cancel of much", &mut || {
         let receipt = reserve(large);
@@ -131,5 +131,48 @@ fn no_script_call_with_receipts_takes_long() {
             }
         }
     }
+    timed.end();
+}
+
+/// Blocks of 128 receipts are merged unless two neighbours have more than that, so leaving 65 and
+/// 64 of them in turn makes nearly as many blocks as there can be.
+#[test]
+fn no_script_call_with_sparse_blocks_takes_long() {
+    let mut timed = Timed::start();
+    let connected = Connected::to(&timed.url());
+    let run = &connected.runtime;
+    let limits: Vec<String> = (0..8).map(|i| format!("token-bucket {}/{LONG}", 900_001 + i)).collect();
+    let limiter = RedisLimiter::builder(&*limits).in_store(&connected.store, "sparse").build().unwrap();
+    let reserve = |cost| run.block_on(limiter.reserve(KEY, cost, Duration::ZERO)).unwrap().keep().unwrap();
+    let (mut open, mut kept, mut blocks) = (0, 65, 0);
+    let mut full: Vec<Receipt> = Vec::new();
+    let mut others: Vec<Receipt> = Vec::new();
+    while open + 128 < 16_384 {
+        // Receipts are added to the last block, so the one before it is thinned out.
+        let next: Vec<Receipt> = (0..128).map(|_| reserve(3)).collect();
+        let thinned = full.len().min(kept);
+        for receipt in full.drain(thinned..) {
+            assert!(run.block_on(limiter.settle(&receipt, 3)).unwrap());
+            open -= 1;
+        }
+        open += next.len();
+        kept = 129 - kept;
+        blocks += 1;
+        others.append(&mut full);
+        full = next;
+    }
+    let fields: usize =
+        timed.server.cli(&["HLEN", &format!("sluice:1/sparse:r|{{{KEY}}}")]).trim().parse().unwrap();
+    assert_eq!(fields, open + blocks + 1, "no blocks were merged");
+    assert!(blocks > 240, "{blocks} blocks");
+    let what = |verb: &str| format!("token-bucket x 8, {open} receipts in {blocks} blocks: {verb}");
+    timed.row(&what("cancel"), 8, || {
+        assert!(run.block_on(limiter.cancel(&others.pop().unwrap())).unwrap());
+    });
+    timed.row(&what("reserve, refund and cancel of much"), 8, || {
+        let receipt = reserve(8_000);
+        assert!(run.block_on(limiter.refund(KEY, 8_000)).is_ok());
+        assert!(run.block_on(limiter.cancel(&receipt)).unwrap());
+    });
     timed.end();
 }
