@@ -186,6 +186,25 @@ fn the_open_receipts_of_a_key_are_bounded() {
 }
 
 #[test]
+fn old_receipts_that_are_worth_nothing_make_room() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let window = limiter(&connected, "fixed-window 20000/1s", "old");
+    let reserve = |now| connected.runtime.block_on(window.reserve_at(KEY, 1, Span::ZERO, at(now)));
+    let oldest = reserve(0).unwrap().keep().unwrap();
+    for _ in 1..16_384 {
+        assert!(reserve(0).unwrap().keep().is_some());
+    }
+    // Worth nothing after a second, but kept for an hour.
+    assert_eq!(reserve(3_600 * SECOND).unwrap_err(), VerbError::TooManyReceiptsOfKey.into());
+    for _ in 0..300 {
+        assert!(reserve(3_601 * SECOND).unwrap().keep().is_some());
+    }
+    let settled = connected.runtime.block_on(window.settle_at(&oldest, 2, at(3_601 * SECOND)));
+    assert!(!settled.unwrap(), "the oldest made room");
+}
+
+#[test]
 fn keys_in_different_slots_are_rejected_and_a_hash_tag_helps() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     let connected = Connected::to(&cluster.url());
