@@ -4,9 +4,10 @@
 -- ARGV[2]   the receipt
 -- Reply     1
 
-call('HDEL', KEYS[1], ARGV[2])
--- After the last receipt only the field '#' is left.
-if call('HLEN', KEYS[1]) <= 1 then
-  call('UNLINK', KEYS[1])
+local receipts = receipts_read(KEYS[1])
+local receipt = receipts_find(receipts, ARGV[2])
+if receipt then
+  receipts_remove(receipts, receipt)
+  receipts_write(receipts)
 end
 return 1

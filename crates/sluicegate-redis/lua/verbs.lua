@@ -18,21 +18,18 @@ local algorithms = {
   b = {
     read = gcra_read, try = gcra_try, write = gcra_write, report = state_report,
     remaining = gcra_remaining, reserve_wait = gcra_reserve_wait, charge = gcra_charge, refund = gcra_refund,
-    record = gcra_record, roll_back = gcra_roll_back, shift_down = gcra_shift_down,
-    cap_height = gcra_cap_height, counts_until = gcra_counts_until, cost = 11,
+    record = gcra_record, roll_back = gcra_roll_back, counts_until = gcra_counts_until, cost = 11,
   },
   f = {
     read = fixed_window_read, try = fixed_window_try, write = fixed_window_write, report = state_report,
     remaining = fixed_window_remaining, reserve_wait = fixed_window_reserve_wait, charge = fixed_window_spend,
     refund = fixed_window_refund, record = fixed_window_record, roll_back = fixed_window_roll_back,
-    shift_down = stack_shift_down, cap_height = fixed_window_cap_height, counts_until = fixed_window_counts_until,
-    cost = 2,
+    counts_until = fixed_window_counts_until, cost = 2,
   },
   s = {
     read = sliding_window_read, try = sliding_window_try, write = sliding_window_write, report = state_report,
     remaining = sliding_window_remaining, reserve_wait = sliding_window_reserve_wait, charge = sliding_window_charge,
     refund = sliding_window_refund, record = sliding_window_record, roll_back = sliding_window_roll_back,
-    shift_down = stack_shift_down, cap_height = sliding_window_cap_height,
     counts_until = sliding_window_counts_until, cost = 2,
   },
   -- A log is written at once, except by a check, and then read again.
@@ -40,8 +37,7 @@ local algorithms = {
     read = sliding_log_read, try = sliding_log_try, write = sliding_log_write, report = log_report,
     remaining = sliding_log_remaining, reserve_wait = sliding_log_reserve_wait, charge = sliding_log_charge,
     refund = sliding_log_refund, record = sliding_log_record, roll_back = sliding_log_roll_back,
-    shift_down = stack_shift_down, cap_height = sliding_log_cap_height, counts_until = sliding_log_counts_until,
-    cost = 1, is_written = true,
+    counts_until = sliding_log_counts_until, cost = 1, is_written = true,
   },
   -- It has no receipts and is never in a list; its checks have a script of their own.
   o = {
@@ -111,6 +107,16 @@ if verb == 'take' then
   return reply
 end
 
+-- Returns the open receipts of the key.
+local function receipts_open()
+  local counts = {}
+  for i = 1, limits do
+    local a = parts[i].a
+    counts[i] = ARGV[a - 1] == 'b' and tonumber(ARGV[a + 1]) or 0
+  end
+  return receipts_read(receipts, written_in, counts)
+end
+
 -- Returns until when any charge of a receipt counts.
 local function counts_until(receipt)
   local latest = 0
@@ -137,8 +143,8 @@ if verb == 'reserve' or verb == 'wait' or verb == 'within' then
   end
   -- A waiter needs a receipt only while it waits, and none if it need not wait.
   local receipt = { made = verb == 'wait' and now - HOUR or now }
-  local is_kept = verb == 'reserve' or verb == 'wait' and longest > 0
-  if is_kept and not receipts_have_room(receipts, written_in, counts_until) then
+  local open = (verb == 'reserve' or verb == 'wait' and longest > 0) and receipts_open()
+  if open and not receipts_have_room(open, counts_until) then
     return { 'full', now }
   end
   for i = 1, limits do
@@ -150,45 +156,29 @@ if verb == 'reserve' or verb == 'wait' or verb == 'within' then
     local stack, height, part_of = part.rules.record(part.s, part.a)
     receipt[i] = { cost = part.cost, stack = stack, height = height, part = part_of, waited = waits[i] }
   end
-  if is_kept then
-    receipts_add(receipts, written_in, name, receipt, counts_until(receipt))
+  if open then
+    receipts_add(open, name, receipt, counts_until(receipt))
   end
   return reply
 end
 
-local open = receipts_open(receipts, written_in)
-
--- Applies `how` to the charges of all open receipts under one limit.
-local function shift(i, how)
-  for name, receipt in pairs(open) do
-    local charge = receipt[i]
-    local height, part = charge.height, charge.part
-    how(charge)
-    if charge.height ~= height or charge.part ~= part then
-      receipt.shifted = true
-    end
-  end
-end
-
-local function write_shifted()
-  for name, receipt in pairs(open) do
-    if receipt.shifted then
-      receipts_write(receipts, name, receipt)
-    end
-  end
-end
+local open = receipts_open()
 
 if verb == 'refund' then
   for i = 1, limits do
     local part = parts[i]
+    local stack = open.open > 0 and part.rules.record(part.s, part.a)
     if part.rules.refund(part.s, part.a, number) then
       write(part)
-      shift(i, function(charge)
-        part.rules.cap_height(part.s, part.a, charge)
-      end)
+      if stack then
+        local _, height, part_of = part.rules.record(part.s, part.a)
+        receipts_cap(open, i, stack, height, part_of)
+      end
     end
   end
-  write_shifted()
+  if open.open > 0 then
+    receipts_write(open)
+  end
   for i = 1, limits do
     local part = parts[i]
     reply[i + 2] = part.rules.report(part.rules.read(part.key, part.a), part.a)
@@ -197,12 +187,10 @@ if verb == 'refund' then
 end
 
 -- Cancel and settle.
-local receipt = open[name]
+local receipt = receipts_find(open, name)
 if not receipt then
   return denied()
 end
-open[name] = nil
-call('HDEL', receipts, name)
 local used = verb == 'settle' and number or 0
 local returned = false
 for i = 1, limits do
@@ -211,15 +199,15 @@ for i = 1, limits do
     part.rules.charge(part.s, part.a, used - charge.cost)
     write(part)
   elseif used < charge.cost then
+    receipts_measure(open, receipt, i)
     local rollback = part.rules.roll_back(part.s, part.a, charge, charge.cost - used)
     if rollback then
       returned = true
       write(part)
-      shift(i, function(other)
-        part.rules.shift_down(part.a, rollback, other)
-      end)
+      receipts_roll_back(open, receipt, i, rollback.size, rollback.size_part or 0)
     end
   end
 end
-write_shifted()
+receipts_remove(open, receipt)
+receipts_write(open)
 return { (verb == 'settle' or returned) and 1 or 0, now }

@@ -12,6 +12,7 @@ const SMOOTH: &str = include_str!("../lua/smooth.lua");
 const CHECK_LOG: &str = include_str!("../lua/check/sliding_log.lua");
 const LEASES: &str = include_str!("../lua/semaphore/leases.lua");
 const QUEUE: &str = include_str!("../lua/semaphore/queue.lua");
+const RECEIPTS: &str = include_str!("../lua/returns/receipts.lua");
 const REPORT: &str = include_str!("../lua/report.lua");
 
 /// A check under one bucket.
@@ -81,7 +82,7 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
             include_str!("../lua/returns/sliding_window.lua"),
             include_str!("../lua/returns/sliding_log.lua"),
             include_str!("../lua/returns/smooth.lua"),
-            include_str!("../lua/returns/receipts.lua"),
+            RECEIPTS,
             include_str!("../lua/verbs.lua"),
         ]
         .concat(),
@@ -92,8 +93,10 @@ pub(crate) static REPLACE: LazyLock<Script> =
     LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/replace.lua")].concat()));
 
 /// Deletes one receipt.
-pub(crate) static FORGET: LazyLock<Script> =
-    LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/forget.lua")].concat()));
+pub(crate) static FORGET: LazyLock<Script> = LazyLock::new(|| {
+    let forget = include_str!("../lua/forget.lua");
+    Script::new([PRELUDE, RECEIPTS, forget].concat())
+});
 
 pub(crate) static RESET: LazyLock<Script> =
     LazyLock::new(|| Script::new([&prelude_allowing_oom(), include_str!("../lua/reset.lua")].concat()));

@@ -70,7 +70,7 @@ pub use evict::OnFull;
 pub(crate) use limit_table::{LIMITS_MAX, LimitTable, Preserve, TaggedLimits};
 pub(crate) use limit_versions::LimitVersion;
 pub(crate) use queue_store::{HeadCharge, NotAdmitted, QueueStore};
-pub(crate) use reserve::{NotReserved, RECEIPTS_PER_KEY_MAX};
+pub(crate) use reserve::NotReserved;
 pub(crate) use shares::{Attached, Scopes};
 pub(crate) use slot_kind::{CellSlot, ListSlot, LogSlot, SlotKind};
 

@@ -53,10 +53,6 @@ local function fixed_window_roll_back(s, a, charge, most)
   return rollback
 end
 
-local function fixed_window_cap_height(s, a, charge)
-  charge.height = math.min(charge.height, charge.stack == s.ends and s.used or 0)
-end
-
 local function fixed_window_counts_until(s, a, charge)
   return charge.stack
 end

@@ -140,29 +140,7 @@ local function gcra_roll_back(s, a, charge, most)
     return nil
   end
   gcra_return_time(s, returned, returned_part, count)
-  local bottom, bottom_part = gcra_less(charge.height, charge.part, returned, returned_part, count)
-  return {
-    top = charge.height,
-    top_part = charge.part,
-    bottom = bottom,
-    bottom_part = bottom_part,
-    size = returned,
-    size_part = returned_part,
-  }
-end
-
-local function gcra_shift_down(a, rollback, charge)
-  if not gcra_is_more(rollback.top, rollback.top_part, charge.height, charge.part) then
-    charge.height, charge.part = gcra_less(charge.height, charge.part, rollback.size, rollback.size_part, tonumber(ARGV[a + 1]))
-  elseif gcra_is_more(charge.height, charge.part, rollback.bottom, rollback.bottom_part) then
-    charge.height, charge.part = rollback.bottom, rollback.bottom_part
-  end
-end
-
-local function gcra_cap_height(s, a, charge)
-  if gcra_is_more(charge.height, charge.part, s.at, s.part) then
-    charge.height, charge.part = s.at, s.part
-  end
+  return { size = returned, size_part = returned_part }
 end
 
 local function gcra_counts_until(s, a, charge)

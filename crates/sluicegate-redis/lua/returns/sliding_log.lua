@@ -62,10 +62,6 @@ local function sliding_log_roll_back(s, a, charge, most)
   return rollback
 end
 
-local function sliding_log_cap_height(s, a, charge)
-  charge.height = math.min(charge.height, (sliding_log_cost_at(s, charge.stack)))
-end
-
 local function sliding_log_counts_until(s, a, charge)
   return charge.stack + ARGV[a + 2]
 end

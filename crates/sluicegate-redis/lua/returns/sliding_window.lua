@@ -58,11 +58,6 @@ local function sliding_window_roll_back(s, a, charge, most)
   return rollback
 end
 
-local function sliding_window_cap_height(s, a, charge)
-  local counter = sliding_window_counter(s.at, charge.stack, tonumber(ARGV[a + 3]))
-  charge.height = math.min(charge.height, counter and s[counter] or 0)
-end
-
 local function sliding_window_counts_until(s, a, charge)
   return charge.stack + 2 * ARGV[a + 3]
 end

@@ -74,8 +74,8 @@ impl RedisLimiterBuilder {
 
     /// Sets the most waiters per key of this process ([`RedisLimiter::acquire`]), not counting the
     /// head; [`MAX_QUEUE_DEFAULT`] by default. Further calls are denied at once. Limits that can
-    /// reserve a time queue in the store instead: up to 1024 waiters per key of all processes,
-    /// under a `pacer` up to its queue.
+    /// reserve a time queue in the store instead: up to 16,384 waiters and open receipts
+    /// per key of all processes, under a `pacer` up to its queue.
     pub fn max_queue(mut self, most: usize) -> RedisLimiterBuilder {
         self.max_queue = most;
         self

@@ -174,15 +174,34 @@ fn a_full_bucket_is_kept_while_unseen_ones_are_filling() {
 fn the_open_receipts_of_a_key_are_bounded() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
-    let bucket = limiter(&connected, "fixed-window 10000/1h start=first", "receipts");
-    for _ in 0..1_024 {
+    let bucket = limiter(&connected, "fixed-window 20000/1h start=first", "receipts");
+    for _ in 0..16_384 {
         let reserved = connected.runtime.block_on(bucket.reserve(KEY, 1, Duration::ZERO)).unwrap();
         assert!(reserved.keep().is_some());
     }
     let full = connected.runtime.block_on(bucket.reserve(KEY, 1, Duration::ZERO));
     assert_eq!(full.unwrap_err(), VerbError::TooManyReceiptsOfKey.into());
     let peeked = connected.runtime.block_on(bucket.peek(KEY, 1)).unwrap();
-    assert_eq!(peeked.remaining(), 10_000 - 1_024, "a rejected reservation is not charged");
+    assert_eq!(peeked.remaining(), 20_000 - 16_384, "a rejected reservation is not charged");
+}
+
+#[test]
+fn old_receipts_that_are_worth_nothing_make_room() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let window = limiter(&connected, "fixed-window 20000/1s", "old");
+    let reserve = |now| connected.runtime.block_on(window.reserve_at(KEY, 1, Span::ZERO, at(now)));
+    let oldest = reserve(0).unwrap().keep().unwrap();
+    for _ in 1..16_384 {
+        assert!(reserve(0).unwrap().keep().is_some());
+    }
+    // Worth nothing after a second, but kept for an hour.
+    assert_eq!(reserve(3_600 * SECOND).unwrap_err(), VerbError::TooManyReceiptsOfKey.into());
+    for _ in 0..300 {
+        assert!(reserve(3_601 * SECOND).unwrap().keep().is_some());
+    }
+    let settled = connected.runtime.block_on(window.settle_at(&oldest, 2, at(3_601 * SECOND)));
+    assert!(!settled.unwrap(), "the oldest made room");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod atomic;
+mod bounded_work;
 mod changes;
 mod damaged;
 mod denial_cache;
@@ -10,6 +11,7 @@ mod faults;
 mod in_redis;
 mod like_memory;
 mod long_logs;
+mod many_receipts;
 mod order;
 mod parity;
 mod permissions;

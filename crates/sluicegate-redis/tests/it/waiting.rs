@@ -137,8 +137,8 @@ async fn a_waiter_with_a_later_one_behind_it_returns_nothing() {
     let both = full_at(&server, &limit, 't');
     first.abort();
     let receipts = format!("sluice:1/{}:r|{{{KEY}}}", limit.replace(' ', "-"));
-    // The field `#`, and the second waiter's receipt.
-    until("cancelled", || server.cli(&["HLEN", &receipts]).trim() == "2").await;
+    // The header, a block, and the second waiter's receipt.
+    until("cancelled", || server.cli(&["HLEN", &receipts]).trim() == "3").await;
     assert_eq!(full_at(&server, &limit, 't'), both, "the second waiter knows its time");
     second.abort();
     until("returned", || full_at(&server, &limit, 't') == one).await;

@@ -2,7 +2,7 @@
 
 use super::check_all::CALLS_MAX;
 use crate::limit::LimitError;
-use crate::store::{NotReserved, RECEIPTS_PER_KEY_MAX};
+use crate::store::NotReserved;
 use sluicegate_core::verbs::Unsupported;
 use std::error::Error;
 use std::fmt;
@@ -134,7 +134,7 @@ impl fmt::Display for VerbError {
                 f.write_str("too many receipts are open; cancel, settle or drop some, or raise max_receipts")
             }
             VerbError::TooManyReceiptsOfKey => {
-                write!(f, "the key has {RECEIPTS_PER_KEY_MAX} open receipts; cancel, settle or drop some")
+                f.write_str("too many receipts of the key are open; cancel, settle or drop some")
             }
             VerbError::BadReceipt => {
                 f.write_str("not a receipt; pass the text from the reservation unchanged")

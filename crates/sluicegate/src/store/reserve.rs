@@ -14,7 +14,7 @@ use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time};
 
 /// Open receipts per key. A cancel visits each of them, a few microseconds at this many.
-pub(crate) const RECEIPTS_PER_KEY_MAX: usize = 1_024;
+const RECEIPTS_PER_KEY_MAX: usize = 1_024;
 
 /// Receipts are kept for at least an hour.
 const KEPT_AT_LEAST: Span = Span::from_micros(3_600_000_000);

@@ -1,0 +1,178 @@
+//! No script call keeps the store busy for longer than a millisecond and 20 µs per limit, however
+//! many receipts the key has. `--nocapture` prints the times.
+
+use crate::in_redis::Connected;
+use crate::support::LONG;
+use redis_testkit::{Options, Server};
+use sluicegate::{Receipt, VerbError};
+use sluicegate_redis::RedisLimiter;
+use std::time::Duration;
+
+const KEY: &str = "user:42";
+
+/// Returns the longest script call in the server's log, in microseconds.
+const LONGEST: &str = "\
+local longest = -1
+for _, entry in ipairs(redis.call('SLOWLOG', 'GET', '-1')) do
+  if entry[4][1] == 'EVALSHA' then longest = math.max(longest, entry[3]) end
+end
+return longest";
+
+/// A server that logs the time of every call, and the rows that exceed their bar.
+pub(crate) struct Timed {
+    server: Server,
+    too_slow: Vec<String>,
+}
+
+impl Timed {
+    pub(crate) fn start() -> Timed {
+        let server = Server::start(&Options::redis());
+        server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+        Timed { server, too_slow: Vec::new() }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        self.server.url()
+    }
+
+    /// Prints the fastest of five runs, because the machine may be busy, and compares it with the
+    /// bar.
+    #[allow(clippy::print_stdout, reason = "the table is for `--nocapture`")]
+    pub(crate) fn row(&mut self, what: &str, limits: usize, mut run: impl FnMut()) {
+        let once = |_| {
+            self.server.cli(&["SLOWLOG", "RESET"]);
+            run();
+            let longest: i64 = self.server.cli(&["EVAL", LONGEST, "0"]).trim().parse().unwrap();
+            assert!(longest >= 0, "{what}: no script was called");
+            longest
+        };
+        let fastest = (0..5).map(once).min().unwrap();
+        println!("{fastest:>6} µs  {what}");
+        if fastest > 1_000 + 20 * i64::try_from(limits).unwrap() {
+            self.too_slow.push(format!("{what}: {fastest} µs"));
+        }
+    }
+
+    /// All rows kept their bar.
+    pub(crate) fn end(self) {
+        assert!(self.too_slow.is_empty(), "{:#?}", self.too_slow);
+    }
+}
+
+/// Measures every verb on a key with this many open receipts.
+fn rows(timed: &mut Timed, connected: &Connected, kind: &str, limits: &[String], size: usize) {
+    let (run, n) = (&connected.runtime, limits.len());
+    let scope = format!("{kind}{n}x{size}");
+    let limiter = RedisLimiter::builder(limits).in_store(&connected.store, &scope).build().unwrap();
+    let reserve = |cost| run.block_on(limiter.reserve(KEY, cost, Duration::ZERO)).unwrap().keep().unwrap();
+    let mut receipts: Vec<Receipt> = (0..size).map(|_| reserve(3)).collect();
+    let mut row = |verb: &str, run: &mut dyn FnMut()| {
+        timed.row(&format!("{kind} x {n}, {size} receipts: {verb}"), n, run);
+    };
+    if size == 16_384 {
+        row("reserve, refused", &mut || {
+            let refused = run.block_on(limiter.reserve(KEY, 1, Duration::ZERO)).unwrap_err();
+            assert_eq!(refused, VerbError::TooManyReceiptsOfKey.into());
+        });
+    }
+    row("check", &mut || assert!(run.block_on(limiter.check(KEY)).unwrap().allowed()));
+    row("peek", &mut || assert!(run.block_on(limiter.peek(KEY, 1)).unwrap().allowed()));
+    row("next", &mut || assert!(run.block_on(limiter.next_window(KEY)).is_ok()));
+    row("take", &mut || assert_eq!(run.block_on(limiter.take(KEY, 2)).unwrap().1, 2));
+    row("within", &mut || {
+        assert!(run.block_on(limiter.check_within(KEY, 1, Duration::ZERO)).unwrap().allowed());
+    });
+    row("acquire", &mut || assert!(run.block_on(limiter.acquire(KEY, 1)).unwrap().allowed()));
+    // A receipt for each of five runs, from the oldest, the middle and the newest.
+    for (place, verb) in [("oldest", "cancel"), ("middle", "settle less"), ("newest", "settle more")] {
+        row(&format!("{verb}, {place}"), &mut || {
+            let at = match place {
+                "oldest" => 0,
+                "middle" => receipts.len() / 2,
+                _ => receipts.len().saturating_sub(1),
+            };
+            let receipt = if receipts.is_empty() { reserve(3) } else { receipts.remove(at) };
+            let closed = match verb {
+                "cancel" => run.block_on(limiter.cancel(&receipt)),
+                "settle less" => run.block_on(limiter.settle(&receipt, 1)),
+                _ => run.block_on(limiter.settle(&receipt, 5)),
+            };
+            assert!(closed.unwrap());
+        });
+    }
+    row("reserve", &mut || receipts.push(reserve(3)));
+    row("refund", &mut || assert!(run.block_on(limiter.refund(KEY, 1)).is_ok()));
+    // A refund takes what the newest receipt charged, so that its cancel takes from those before
+    // it: in each of five runs, all that a sixth of them have left.
+    let large = size as u64 / 2 + 1;
+    row("reserve, refund and cancel of much", &mut || {
+        let receipt = reserve(large);
+        assert!(run.block_on(limiter.refund(KEY, large)).is_ok());
+        // A log's entry is its own stack, and nothing of it is left.
+        assert_eq!(run.block_on(limiter.cancel(&receipt)).unwrap(), kind != "sliding-log");
+    });
+    row("reset", &mut || {
+        run.block_on(limiter.reset(KEY)).unwrap();
+    });
+}
+
+#[test]
+fn no_script_call_with_receipts_takes_long() {
+    let mut timed = Timed::start();
+    let connected = Connected::to(&timed.url());
+    for kind in ["token-bucket", "fixed-window", "sliding-window", "sliding-log"] {
+        for n in [1, 8] {
+            let limits: Vec<String> = (0..n).map(|i| format!("{kind} {}/{LONG}", 900_001 + i)).collect();
+            for size in [1, 100, 1_024, 16_384] {
+                // The work on a long log is not that of its receipts.
+                if kind != "sliding-log" || size <= 100 {
+                    rows(&mut timed, &connected, kind, &limits, size);
+                }
+            }
+        }
+    }
+    timed.end();
+}
+
+/// Blocks of 128 receipts are merged unless two neighbours have more than that, so leaving 65 and
+/// 64 of them in turn makes nearly as many blocks as there can be.
+#[test]
+fn no_script_call_with_sparse_blocks_takes_long() {
+    let mut timed = Timed::start();
+    let connected = Connected::to(&timed.url());
+    let run = &connected.runtime;
+    let limits: Vec<String> = (0..8).map(|i| format!("token-bucket {}/{LONG}", 900_001 + i)).collect();
+    let limiter = RedisLimiter::builder(&*limits).in_store(&connected.store, "sparse").build().unwrap();
+    let reserve = |cost| run.block_on(limiter.reserve(KEY, cost, Duration::ZERO)).unwrap().keep().unwrap();
+    let (mut open, mut kept, mut blocks) = (0, 65, 0);
+    let mut full: Vec<Receipt> = Vec::new();
+    let mut others: Vec<Receipt> = Vec::new();
+    while open + 128 < 16_384 {
+        // Receipts are added to the last block, so the one before it is thinned out.
+        let next: Vec<Receipt> = (0..128).map(|_| reserve(3)).collect();
+        let thinned = full.len().min(kept);
+        for receipt in full.drain(thinned..) {
+            assert!(run.block_on(limiter.settle(&receipt, 3)).unwrap());
+            open -= 1;
+        }
+        open += next.len();
+        kept = 129 - kept;
+        blocks += 1;
+        others.append(&mut full);
+        full = next;
+    }
+    let fields: usize =
+        timed.server.cli(&["HLEN", &format!("sluice:1/sparse:r|{{{KEY}}}")]).trim().parse().unwrap();
+    assert_eq!(fields, open + blocks + 1, "no blocks were merged");
+    assert!(blocks > 240, "{blocks} blocks");
+    let what = |verb: &str| format!("token-bucket x 8, {open} receipts in {blocks} blocks: {verb}");
+    timed.row(&what("cancel"), 8, || {
+        assert!(run.block_on(limiter.cancel(&others.pop().unwrap())).unwrap());
+    });
+    timed.row(&what("reserve, refund and cancel of much"), 8, || {
+        let receipt = reserve(8_000);
+        assert!(run.block_on(limiter.refund(KEY, 8_000)).is_ok());
+        assert!(run.block_on(limiter.cancel(&receipt)).unwrap());
+    });
+    timed.end();
+}
