@@ -9,6 +9,7 @@ mod denial_cache;
 mod faults;
 mod in_redis;
 mod like_memory;
+mod long_keys;
 mod long_logs;
 mod order;
 mod parity;
