@@ -14,6 +14,7 @@ mod long_logs;
 mod order;
 mod parity;
 mod permissions;
+mod rolling_change;
 mod semaphore;
 mod support;
 mod waiting;
