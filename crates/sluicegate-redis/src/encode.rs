@@ -146,6 +146,13 @@ impl EncodedLimit {
         }
     }
 
+    /// The script for a check under this limit alone that first converts a state of another limit,
+    /// if there is one.
+    pub(crate) fn convert_and_check(&self) -> Option<&'static LazyLock<Script>> {
+        let converts = matches!(self.kind, Kind::Bucket { initial: None, .. });
+        converts.then_some(&scripts::CONVERT_AND_CHECK_BUCKET)
+    }
+
     /// Returns `true` if denied calls count too.
     pub(crate) fn counts_denied(&self) -> bool {
         matches!(self.kind, Kind::SlidingLog { count_all: true, .. })

@@ -21,6 +21,12 @@ pub(crate) static CHECK_BUCKET: LazyLock<Script> = LazyLock::new(|| {
     Script::new([PRELUDE, check].concat())
 });
 
+/// A check under one bucket whose state was written at another rate.
+pub(crate) static CONVERT_AND_CHECK_BUCKET: LazyLock<Script> = LazyLock::new(|| {
+    let convert = include_str!("../lua/convert_gcra.lua");
+    Script::new([PRELUDE, convert, include_str!("../lua/check/gcra.lua")].concat())
+});
+
 /// A check under one fixed window.
 pub(crate) static CHECK_FIXED_WINDOW: LazyLock<Script> = LazyLock::new(|| {
     let check = include_str!("../lua/check/fixed_window.lua");

@@ -94,18 +94,30 @@ pub(super) async fn execute_each(
     let before = round_trip.answered();
     let mut replies: Vec<Option<Result<ScriptReply, StoreFailure>>> =
         operations.iter().map(|operation| operation.check_time().err().map(Err)).collect();
+    // Those that met a state of another limit, which the next script call converts by itself.
+    let mut converting = vec![false; operations.len()];
     for _ in 0..ATTEMPTS_MAX {
         let left: Vec<usize> = (0..operations.len()).filter(|index| replies[*index].is_none()).collect();
         if left.is_empty() {
             break;
         }
-        let calls: Vec<ScriptCall> = left.iter().map(|index| operations[*index].script_call()).collect();
+        let script_call = |index: &usize| {
+            let operation = &operations[*index];
+            let converts = converting[*index].then(|| operation.convert_and_check_call()).flatten();
+            converts.unwrap_or_else(|| operation.script_call())
+        };
+        let calls: Vec<ScriptCall> = left.iter().map(script_call).collect();
         let mut undecided: Vec<usize> = Vec::new();
         let mut foreign: Vec<(usize, ForeignState)> = Vec::new();
         for (index, answer) in left.into_iter().zip(round_trip.send(&calls).await) {
             let operation = &operations[index];
             match answer.and_then(ScriptReply::read) {
                 Ok(ScriptReply::NeedsWindows { now }) => operation.learn_windows(now),
+                Ok(ScriptReply::OtherLimit { .. })
+                    if !converting[index] && operation.convert_and_check_call().is_some() =>
+                {
+                    converting[index] = true;
+                }
                 Ok(ScriptReply::OtherLimit { now, state, index: limit }) => {
                     foreign.push((index, ForeignState { now, state, limit }));
                 }
@@ -180,6 +192,21 @@ impl<'a> Operation<'a> {
             }
             _ => self.verb_call(),
         }
+    }
+
+    /// A check that first converts a state of another limit, whichever it is by then. So it is
+    /// decided even if another process keeps converting the state back.
+    fn convert_and_check_call(&self) -> Option<ScriptCall> {
+        let ([call], Verb::Check) = (self.calls, self.verb) else { return None };
+        let [encoded] = call.inner.encoded.as_slice() else { return None };
+        if call.cost == 0 || call.inner.preserve_recovery_time {
+            return None;
+        }
+        let names =
+            [call.inner.names.state(0, encoded.letter, &call.key), call.inner.names.receipts(&call.key)];
+        let mut script_call = ScriptCall::new(encoded.convert_and_check()?, &names).at(call.at);
+        encoded.add_check(&mut script_call, call.cost, Span::ZERO, call.at);
+        Some(script_call)
     }
 
     /// A call of the script for all verbs and any list of limits.
