@@ -181,12 +181,12 @@ fn help_has_examples_and_version_prints_it() {
     assert_eq!(stdout(&sluice(&["--version"], "")), concat!("sluice ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 
-/// The README shows what the command prints.
+/// The page on limits shows what the command prints.
 #[test]
-fn the_readme_shows_what_explain_prints() {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+fn the_docs_show_what_explain_prints() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md")).unwrap();
     let text = stdout(&sluice(&["explain", "token-bucket 30/60s burst=15"], ""));
-    assert!(readme.contains(&text), "README.md should show\n{text}");
+    assert!(page.contains(&text), "docs/limits.md should show\n{text}");
 }
 
 /// The worst case that explain tells is reached, and never exceeded, by callers who take all they
