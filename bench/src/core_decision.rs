@@ -62,8 +62,8 @@ fn per_second(count: u64) -> Rate {
     Rate::new(count, Span::from_micros(1_000_000)).expect("within bounds")
 }
 
-/// The limits allow 1000 a second: a call each 1000 µs is allowed, one every 10 µs is denied
-/// ninety-nine times in a hundred.
+/// The limits allow 1000 per second: one call per 1000 µs is allowed; of calls 10 µs apart, 99 in
+/// 100 are denied.
 fn contenders(step: u64) -> Vec<Contender<'static>> {
     let calendar: Limit = "fixed-window 1000000000/day tz=Asia/Shanghai".parse().expect("a limit");
     let any: Limit = "token-bucket 1000/s".parse().expect("a limit");
@@ -110,9 +110,9 @@ pub fn run(rounds: usize) {
         "allowed",
         "lowest to highest",
         "denied",
-        "of a compare-and-swap",
-        "of governor, its clock",
-        "of governor, fake clock",
+        "ratio to a compare-and-swap",
+        "to governor, its clock",
+        "to governor, fake clock",
     ]);
     for name in allowed.names() {
         let ([median, spread], denied) = (allowed.spread(name), format!("{:.1}", denied.median(name)));

@@ -39,12 +39,20 @@ fn flood(limit: &str, keys: u64) {
     flooded.clock.advance(Duration::from_secs(7_200));
     let used = (1..).find(|_| !limiter.check(OFFENDER).allowed()).expect("a limit ends") - 1;
     println!(
-        "{keys} new keys, one check each, against `{limit}` with max_keys = {MAX_KEYS}. The offender used all {used} of \
-         his limit, and tries every {TRIES_EVERY} checks while the clock stands still.\n\
-         Normal traffic, before each part of the flood: {NORMAL} checks of {MAX_KEYS} known keys in no order, of a \
-         limiter of its own.\n"
+        "{keys} new keys, one check each, against `{limit}` with max_keys = {MAX_KEYS}. The offender has used all {used} of \
+         its limit and tries again every {TRIES_EVERY} checks; the clock stands still.\n\
+         Normal traffic, measured before each part of the flood on a separate limiter: {NORMAL} checks of {MAX_KEYS} \
+         known keys in random order.\n"
     );
-    head(["flood", "normal, million checks a second", "flood", "ratio", "memory, MB", "tries", "denied"]);
+    head([
+        "progress",
+        "normal, million checks per second",
+        "flood, the same",
+        "ratio",
+        "memory, MB",
+        "tries",
+        "denied",
+    ]);
     row(["before".into(), "".into(), "".into(), "".into(), megabytes(), "0".into(), "0".into()]);
     let (mut tries, mut denied, mut ratios) = (0_u64, 0_u64, Vec::new());
     for part in 0..PARTS {
@@ -66,10 +74,10 @@ fn flood(limit: &str, keys: u64) {
     }
     let (ratio, share) = (median(ratios), 100.0 * denied as f64 / tries as f64);
     let stats = limiter.stats();
-    println!("\n{} keys held, {} made room before they had recovered.\n", stats.keys, stats.evicted);
+    println!("\n{} keys held, {} evicted.\n", stats.keys, stats.evicted);
     head(["what", "figure", "bar", ""]);
     row([
-        "time of a check in the flood, of a normal one".into(),
+        "time per check in the flood / normal".into(),
         format!("{ratio:.2}"),
         "1.5".into(),
         verdict(ratio <= 1.5),

@@ -39,7 +39,7 @@ const GOVERNOR_U64: &str = "governor, u64";
 const BUCKET_U64: &str = "token-bucket 1000000000/s, u64";
 const DENIED: &str = "token-bucket 1/h, denied";
 const GOVERNOR_DENIED: &str = "governor, 20 bytes, denied";
-const FLOOR: &str = "touching and hashing the key";
+const FLOOR: &str = "read and hash the key";
 
 fn plenty() -> Quota {
     Quota::per_second(nonzero!(1_000_000_000_u32))
@@ -59,12 +59,12 @@ fn again<'a, R>(name: &str, call: impl Fn() -> R + 'a) -> Contender<'a> {
 
 pub fn run(rounds: usize) {
     let single = interleaved(single(), rounds * 2);
-    println!("One limit without keys, and the floors, ns a call ({} interleaved rounds):\n", rounds * 2);
+    println!("One limit without keys, and the floors, ns per call ({} interleaved rounds):\n", rounds * 2);
     print(&single, |_| DIRECT);
 
     let mut limiters = Vec::new();
     let hot = interleaved(hot(&mut limiters), rounds * 2);
-    println!("\nOne hot key, one thread, ns a call ({} interleaved rounds of {CALLS}):\n", rounds * 2);
+    println!("\nOne hot key, one thread, ns per call ({} interleaved rounds of {CALLS}):\n", rounds * 2);
     print(&hot, rival);
     print_allowed(&limiters);
 
@@ -72,10 +72,10 @@ pub fn run(rounds: usize) {
         let crowd = crowd(threads, rounds);
         let calls = u64::from(KEYS) * threads;
         println!(
-            "\n{KEYS} keys visited in no order, {threads} thread(s), ns a call: the time times {threads} by \
-             the calls ({rounds} interleaved rounds of {calls}):\n"
+            "\n{KEYS} keys in random order, threads: {threads}, ns per call: elapsed time × threads / calls \
+             ({rounds} interleaved rounds of {calls}):\n"
         );
-        head(["", "median", "lowest to highest", "million calls a second", "of governor"]);
+        head(["", "median", "lowest to highest", "million calls per second", "ratio to governor"]);
         for name in crowd.names() {
             let [median, spread] = crowd.spread(name);
             let rate = format!("{:.1}", 1e3 * threads as f64 / crowd.median(name));
@@ -96,7 +96,7 @@ fn rival(name: &str) -> &'static str {
 }
 
 fn print(rounds: &Rounds, rival: impl Fn(&str) -> &'static str) {
-    head(["", "median", "lowest to highest", "of governor"]);
+    head(["", "median", "lowest to highest", "ratio to governor"]);
     for name in rounds.names() {
         let [median, spread] = rounds.spread(name);
         row([name.to_owned(), median, spread, rounds.ratio_cell(name, rival(name))]);
@@ -108,9 +108,10 @@ fn print_allowed(limiters: &[(String, Limiter)]) {
     let shares = limiters.iter().filter_map(|(name, limiter)| {
         let stats = limiter.stats();
         let share = 100.0 * stats.allowed as f64 / (stats.allowed + stats.denied) as f64;
-        (share < 99.95).then(|| format!("{name} {share:.1} %"))
+        (share < 99.95).then(|| format!("{name}, {share:.1} %"))
     });
-    println!("\nAllowed were all calls, but of {}.", shares.collect::<Vec<_>>().join(", of "));
+    let shares = shares.collect::<Vec<_>>().join("; ");
+    println!("\nAll calls were allowed, except in these rows (share allowed): {shares}.");
 }
 
 fn single() -> Vec<Contender<'static>> {
@@ -145,7 +146,7 @@ fn single() -> Vec<Contender<'static>> {
     let many: HashMap<String, u64> = names.iter().cloned().zip(0..).collect();
     let orders = [Random(1).order(KEYS)];
     let probe = move || walk(&names, &orders, |key| many.get(key).copied());
-    contenders.push(("floor: HashMap::get, 1 M keys in no order".to_owned(), Box::new(probe)));
+    contenders.push(("floor: HashMap::get, 1 M keys in random order".to_owned(), Box::new(probe)));
     contenders
 }
 
@@ -225,7 +226,7 @@ fn bars(single: &Rounds, hot: &Rounds, [one, two]: &[Rounds; 2]) {
     let others = CONSTANT.map(|limit| (hot.ratio(limit, BUCKET), limit));
     let worst = others.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).expect("there are others");
     println!("\nBars:\n");
-    head(["what", "of what", "ratio", "bar", ""]);
+    head(["what", "compared with", "ratio", "bar", ""]);
     for (what, rival, ratio, bar) in [
         ("token bucket, one hot key", "governor with keys of 20 bytes", hot.ratio(BUCKET, GOVERNOR), 0.75),
         ("token bucket, 1 M keys, 1 thread", "the same", one.ratio(BUCKET, GOVERNOR), 0.5),

@@ -24,22 +24,22 @@ mod walk;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-Ours beside the rivals. Every table is Markdown, to be put into docs/benchmarks.md.
+Sluicegate compared with its rivals. Every table is Markdown for docs/benchmarks.md.
 
     cargo run --release -- [WHAT [NUMBER]]
 
 core [ROUNDS]     a decision without clock and store                              10 seconds
-replay [ROUNDS]   sluice replay from end to end                                   2 minutes
-simulate [ROUNDS] sluice simulate: traffic made up, read from logs, decided       1 minute, 2 GB
+replay [ROUNDS]   sluice replay, end to end                                       2 minutes
+simulate [ROUNDS] sluice simulate: generate traffic, read logs, decide            1 minute, 2 GB
 keyed [ROUNDS]    a whole call: without keys, on one hot key, on a million keys   4 minutes
-memory [KEYS]     bytes a key, with 10 million keys                               2 minutes, 3 GB
+memory [KEYS]     bytes per key, with 10 million keys                             2 minutes, 3 GB
 steady [KEYS]     the slowest calls while 10 million keys are replaced            1 minute, 3 GB
-waiting [ROUNDS]  an acquire that does not wait, and one that does                 1 minute
-protect [ROUNDS]  permits, leases and breakers, beside tokio's semaphore and others    1 minute
+waiting [ROUNDS]  an acquire that does not wait, and one that does                1 minute
+protect [ROUNDS]  permits, leases and breakers, tokio's semaphore and others      1 minute
 flood [KEYS]      100 million new keys against a limiter for one million          9 minutes
-tower [ROUNDS]    an axum router with the layer, and with tower_governor            1 minute
-server ...        the server beside its rivals; `server --help` lists its tables  7 minutes
-store ...         our scripts beside the usual ones; `store --help` tells more    6 minutes
+tower [ROUNDS]    an axum router with the layer, and with tower_governor          1 minute
+server ...        the server and its rivals; `server --help` lists its tables     7 minutes
+store ...         our scripts and the usual ones; `store --help` lists its tables 6 minutes
 all               all but the server and the store                                20 minutes
 
 Without an argument: all but the flood, the server and the store. Memory and flood read /proc/self/status, so they need Linux.

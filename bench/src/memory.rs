@@ -48,15 +48,15 @@ fn cases() -> Vec<Case> {
 }
 
 pub fn run(keys: u64) {
-    println!("Memory of the process a key, in bytes, max_keys being the number of keys that come:\n");
+    println!("Memory of the process per key, in bytes; max_keys is the number of keys added:\n");
     head([
         "",
-        "keys that come",
-        "a key has",
-        "calls each",
+        "keys added",
+        "key length",
+        "calls per key",
         "held",
-        "made room",
-        "bytes a key",
+        "evicted",
+        "bytes per key",
         "at the peak",
     ]);
     for (place, Case { held, key_bytes, calls, one_in }) in cases().into_iter().enumerate() {

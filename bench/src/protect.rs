@@ -32,8 +32,8 @@ pub fn run(rounds: usize) {
 fn table(what: &str, figures: &Rounds, ours: &[&str], rivals: &[&str]) {
     let best = rivals.iter().copied().min_by(|a, b| figures.median(a).total_cmp(&figures.median(b)));
     let best = best.expect("there is a rival");
-    println!("{what}, in nanoseconds of processor time:\n");
-    head(["", "median", "rounds", "of the best rival", "at most 1.2"]);
+    println!("{what}, in nanoseconds of CPU time:\n");
+    head(["", "median", "lowest to highest", "ratio to the best rival", "at most 1.2"]);
     for name in figures.names() {
         let [middle, spread] = figures.spread(name);
         let ratio = figures.ratio(name, best);
@@ -48,7 +48,7 @@ fn overheads(figures: &Rounds, without: &str, names: &[&str], rival: &str) {
     let over = |name: &str| median(figures.beyond(name, without));
     let tell = |name: &&str| format!("{name} {:.1} ({:.2})", over(name), over(name) / over(rival));
     let names: Vec<String> = names.iter().map(tell).collect();
-    println!("More than {without} (and of {rival}): {}\n", names.join(", "));
+    println!("Overhead beyond {without}, and its ratio to {rival}: {}\n", names.join(", "));
 }
 
 /// The processor time per repetition.

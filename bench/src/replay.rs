@@ -35,7 +35,7 @@ fn trace(keys: u64) -> String {
 
 pub fn run(rounds: usize) {
     println!(
-        "Replay, million rows a second on one core (median of {rounds} interleaved rounds of {ROWS} rows):\n"
+        "Replay, million rows per second on one core (median of {rounds} interleaved rounds of {ROWS} rows):\n"
     );
     head(["limits", "1000 keys", "10 000 keys", "100 000 keys", "1 000 000 keys"]);
     let traces = [1_000, 10_000, 100_000, 1_000_000].map(trace);

@@ -32,7 +32,7 @@ fn made_up(keys: u32) -> Traffic {
 
 pub fn run(rounds: usize) {
     println!(
-        "Simulate, millions a second on one core (median of {rounds} interleaved rounds of about {CALLS} calls):\n"
+        "Simulate, million calls per second on one core (median of {rounds} interleaved rounds of about {CALLS} calls):\n"
     );
     head(["", "1000 keys", "100 000 keys", "1 000 000 keys"]);
     let traffic = KEYS.map(made_up);
@@ -54,9 +54,9 @@ pub fn run(rounds: usize) {
             }
         }
     }
-    print("calls made up", making);
+    print("generate calls", making);
     for (text, row) in LIMITS.into_iter().zip(deciding) {
-        print(&format!("decided and measured: {text}"), row);
+        print(&format!("decide and measure: {text}"), row);
     }
     println!();
     logs(rounds);
@@ -77,9 +77,9 @@ const LINES: u64 = 1_000_000;
 
 fn logs(rounds: usize) {
     println!(
-        "Logs, million lines a second on one core (median of {rounds} interleaved rounds of {LINES} lines):\n"
+        "Logs, million lines per second on one core (median of {rounds} interleaved rounds of {LINES} lines):\n"
     );
-    head(["log", "bytes a line", "lines"]);
+    head(["log", "bytes per line", "lines"]);
     let texts = [
         ("combined", combined()),
         ("JSON lines as nginx writes them", flat()),

@@ -11,8 +11,8 @@ use nonzero_ext::nonzero;
 use std::hint::black_box;
 
 pub const KEYS: u64 = 10_000_000;
-/// Calls before the other's turn.
-const TURN: u64 = 100_000;
+/// Calls to one contender before the next one's batch.
+const BATCH: u64 = 100_000;
 /// A key recovers within a tenth of a second, so that there is always one that can make room.
 const LIMIT: &str = "token-bucket 10/s burst=10";
 
@@ -81,26 +81,26 @@ pub fn run(keys: u64) {
         let [ours, theirs, alone] = watches;
         let mut left = keys;
         while left > 0 {
-            let turn = left.min(TURN);
-            for _ in 0..turn {
+            let batch = left.min(BATCH);
+            for _ in 0..batch {
                 let key = name.of(choose(&mut traffics[0]));
                 ours.time(|| read(&limiter.check(key)));
             }
-            for _ in 0..turn {
+            for _ in 0..batch {
                 let key = name.of(choose(&mut traffics[1]));
                 theirs.time(|| ask(&governor, key));
             }
-            for _ in 0..turn {
+            for _ in 0..batch {
                 name.of(choose(&mut traffics[2]));
                 alone.time(|| ());
             }
-            left -= turn;
+            left -= batch;
         }
     }
     print(keys, filling, steady);
     let stats = limiter.stats();
     println!(
-        "\nOurs holds {} keys, of {} at most, and let go {} that had not recovered; governor holds {}.",
+        "\nWe hold {} keys of at most {} and evicted {}; governor holds {}.",
         stats.keys,
         stats.max_keys,
         stats.evicted,
@@ -110,11 +110,11 @@ pub fn run(keys: u64) {
 
 fn print(keys: u64, filling: [Stopwatch; 3], steady: [Stopwatch; 3]) {
     println!(
-        "One call, ns, by the processor's tick counter, the counter's own time included; keys of 20 bytes, one thread, \
-         {keys} calls a row, in turns of {TURN}.\n\
-         While filling every key is new; steady is {keys} keys, one call in ten of a new one:\n"
+        "One call, ns, timed with the processor's tick counter and including the time to read it. Keys of 20 bytes, \
+         one thread, {keys} calls per row in batches of {BATCH}.\n\
+         While filling, every key is new; steady means {keys} keys and one call in ten with a new key:\n"
     );
-    head(["", "median", "99 %", "99.9 %", "99.99 %", "99.999 %", "slowest"]);
+    head(["", "median", "p99", "p99.9", "p99.99", "p99.999", "slowest"]);
     for (when, watches) in [("while filling", filling), ("steady", steady)] {
         for (who, mut watch) in [LIMIT, "governor", "the clock alone"].into_iter().zip(watches) {
             let times = watch.times.at_most([0.5, 0.99, 0.999, 0.9999, 0.99999, 1.0]);

@@ -12,11 +12,11 @@ use crate::server::Outcome;
 use crate::server::options::Options;
 
 const HELP: &str = "\
-Our scripts beside the scripts people use, on one redis-server: cargo xtask bench store [WHAT] [OPTIONS]
+Our scripts compared with the usual ones, on one redis-server: cargo xtask bench store [WHAT] [OPTIONS]
 
-cpu          processor time of redis-server for one decision                      4 minutes
-memory       its memory for one key                                               1 minute
-through      decisions a second through sluice serve, of what raw EVALSHA reaches 1 minute
+cpu          CPU time of redis-server per decision                                4 minutes
+memory       its memory per key                                                   1 minute
+through      decisions per second through sluice serve, compared with raw EVALSHA 1 minute
 
 Without WHAT: all three.
 
@@ -29,7 +29,7 @@ Without WHAT: all three.
 --connections N      of the load                                              50
 --cores S,C          the core of redis-server, and that of the load           0,1
 
-redis-server has to be installed. The rivals' scripts are in bench/lua. BENCH_SHOW_LOGS=1 shows what the servers say.
+redis-server must be installed. The rivals' scripts are in bench/lua. BENCH_SHOW_LOGS=1 shows what the servers say.
 ";
 
 /// Resident keys by default: too many for the processor's caches.

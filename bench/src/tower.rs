@@ -42,20 +42,22 @@ pub fn run(rounds: usize) {
     let many =
         Random(1).order(ADDRESSES).into_iter().map(|number| Ipv4Addr::from(0x0a00_0000 + number)).collect();
     println!(
-        "Processor time of a request through an axum router in this process, in nanoseconds (median of {rounds} interleaved\n\
-         rounds of {REQUESTS} requests, {DENIED} denied ones); the overhead is what it takes more than without a layer:\n"
+        "CPU time per request through an axum router in this process, in nanoseconds (median of {rounds} interleaved rounds of\n\
+         {REQUESTS} requests, or {DENIED} denied ones). The overhead is the time beyond a request without a layer; its ratio is\n\
+         that of the median overheads.\n"
     );
-    let figures = [("one address", one), ("100,000 addresses in no order", many)].map(|(who, addresses)| {
-        let figures = interleaved(contenders(&addresses), rounds);
-        print(who, &figures);
-        figures
-    });
+    let figures =
+        [("One address", one), ("100,000 addresses in random order", many)].map(|(who, addresses)| {
+            let figures = interleaved(contenders(&addresses), rounds);
+            print(who, &figures);
+            figures
+        });
     bars(&figures);
 }
 
 fn print(who: &str, figures: &Rounds) {
     println!("{who}:\n");
-    head(["", "median", "lowest to highest", "overhead", "of tower_governor's"]);
+    head(["", "median", "lowest to highest", "overhead", "ratio to tower_governor's"]);
     for name in figures.names() {
         let [median, spread] = figures.spread(name);
         let over = self::median(figures.beyond(name, NONE));
@@ -83,7 +85,7 @@ fn overhead(figures: &Rounds, name: &str, rival: &str) -> f64 {
 
 fn bars(figures: &[Rounds; 2]) {
     println!("Bars:\n");
-    head(["what", "of what", "ratio", "bar", ""]);
+    head(["what", "compared with", "ratio", "bar", ""]);
     for (figures, who) in figures.iter().zip(["one address", "100,000 addresses"]) {
         for (ours, theirs) in [(OURS, THEIRS), (OURS_FIELDS, THEIRS_FIELDS), (OURS_DENIED, THEIRS_DENIED)] {
             let ratio = overhead(figures, ours, theirs);

@@ -34,7 +34,7 @@ const SEMAPHORE: &str = "tokio::sync::Semaphore";
 pub fn run(rounds: usize) {
     at_once(rounds);
     println!();
-    in_line(rounds);
+    in_queue(rounds);
     println!();
     grows();
 }
@@ -106,22 +106,22 @@ fn at_once(rounds: usize) {
     table(&interleaved(contenders, rounds));
 }
 
-fn in_line(rounds: usize) {
+fn in_queue(rounds: usize) {
     let contenders: Vec<Contender<'_>> = vec![
-        ("tasks that wait for nothing".to_owned(), Box::new(|| tasks_alone(WAITERS))),
+        ("tasks that do not wait".to_owned(), Box::new(|| tasks_alone(WAITERS))),
         (OURS.to_owned(), Box::new(|| ours(WAITERS))),
         (LEAKY.to_owned(), Box::new(|| leaky(WAITERS))),
         (SEMAPHORE.to_owned(), Box::new(|| semaphore(WAITERS))),
     ];
     println!(
-        "An acquire by each of {WAITERS} tasks in one queue, in nanoseconds per task, spawning it included:\n"
+        "An acquire by each of {WAITERS} tasks in one queue, in nanoseconds per task, including its spawn:\n"
     );
     table(&interleaved(contenders, rounds));
 }
 
 /// Every contender beside the two rivals, and whether ours keeps within the bar.
 fn table(figures: &Rounds) {
-    head(["", "median", "rounds", "of leaky-bucket", "of the semaphore"]);
+    head(["", "median", "lowest to highest", "ratio to leaky-bucket", "ratio to the semaphore"]);
     for name in figures.names() {
         let [middle, spread] = figures.spread(name);
         row([
@@ -133,7 +133,7 @@ fn table(figures: &Rounds) {
         ]);
     }
     let best = figures.ratio(OURS, LEAKY).max(figures.ratio(OURS, SEMAPHORE));
-    println!("\nAt most 1.0 of the best of them: {}", verdict(best <= 1.0));
+    println!("\nA ratio of at most 1.0 to the best rival: {}", verdict(best <= 1.0));
 }
 
 /// Runs tasks to their ends. What each took.
@@ -201,15 +201,15 @@ fn semaphore(waiters: u64) -> f64 {
     })
 }
 
-/// What more and more who wait under one key take.
+/// Time and memory per waiter, as the queue of one key grows.
 fn grows() {
-    println!("Waiters under one key, without tasks of their own:\n");
+    println!("Waiters for one key, without tasks of their own:\n");
     head([
-        "wait",
-        "join, ns each",
-        "bytes each, the future included",
-        "are granted, ns each",
-        "leave, ns each",
+        "waiters",
+        "enqueue, ns each",
+        "bytes each, including the future",
+        "grant, ns each",
+        "dequeue by drop, ns each",
     ]);
     for waiters in [1_000_u64, 10_000, 100_000, 1_000_000] {
         let clock = sluicegate::clock::ManualClock::default();
@@ -219,27 +219,27 @@ fn grows() {
         assert!(limiter.check("k").allowed());
         let mut context = Context::from_waker(Waker::noop());
         let before = memory("VmRSS");
-        let mut line: Vec<Acquire<'_>> = (0..waiters).map(|_| limiter.acquire("k", 1)).collect();
+        let mut queue: Vec<Acquire<'_>> = (0..waiters).map(|_| limiter.acquire("k", 1)).collect();
         let join = nanos_each(waiters, || {
-            for waiter in &mut line {
+            for waiter in &mut queue {
                 assert!(Pin::new(waiter).poll(&mut context).is_pending());
             }
         });
         let bytes = (memory("VmRSS") - before) / waiters as f64;
-        let half = line.len() / 2;
-        let turns = nanos_each(half as u64, || {
-            for waiter in &mut line[..half] {
+        let half = queue.len() / 2;
+        let grants = nanos_each(half as u64, || {
+            for waiter in &mut queue[..half] {
                 clock.advance(Duration::from_millis(1));
-                assert!(matches!(Pin::new(waiter).poll(&mut context), Poll::Ready(turn) if turn.allowed()));
+                assert!(matches!(Pin::new(waiter).poll(&mut context), Poll::Ready(grant) if grant.allowed()));
             }
         });
-        let leave = nanos_each(waiters - half as u64, || drop(line.split_off(half)));
+        let leave = nanos_each(waiters - half as u64, || drop(queue.split_off(half)));
         assert_eq!(limiter.stats().waiting, 0);
         row([
             waiters.to_string(),
             format!("{join:.0}"),
             format!("{bytes:.0}"),
-            format!("{turns:.0}"),
+            format!("{grants:.0}"),
             format!("{leave:.0}"),
         ]);
     }

@@ -76,7 +76,7 @@ pub fn run(rounds: usize) {
         (RECLOSER.to_owned(), Box::new(|| cpu_nanos(CALLS, call_recloser))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("A call that goes well, a window of 100 calls", &figures, &[ASK, CALL], &[RECLOSER]);
+    table("A successful call, a window of 100 calls", &figures, &[ASK, CALL], &[RECLOSER]);
 
     let ten_ours = || {
         for number in 0..CALLS {
@@ -95,7 +95,7 @@ pub fn run(rounds: usize) {
         (RECLOSER.to_owned(), Box::new(|| cpu_nanos(CALLS, ten_recloser))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("The same where each tenth call fails", &figures, &[CALL], &[RECLOSER]);
+    table("The same, where every tenth call fails", &figures, &[CALL], &[RECLOSER]);
     // All that failed are out of the windows.
     call(&calls);
     call_recloser();
@@ -106,7 +106,7 @@ pub fn run(rounds: usize) {
         (RECLOSER.to_owned(), Box::new(|| cpu_nanos_of_two(CALLS, call_recloser))),
     ];
     let figures = interleaved(contenders, rounds);
-    let what = "A call that goes well, a window of 100 calls, two threads at once";
+    let what = "A successful call, a window of 100 calls, two threads at once";
     table(what, &figures, &[ASK, CALL], &[RECLOSER]);
 
     let contenders: Vec<Contender<'_>> = vec![
@@ -116,7 +116,7 @@ pub fn run(rounds: usize) {
         (FAILSAFE_ASK.to_owned(), Box::new(|| cpu_nanos(CALLS, ask_failsafe))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("A call that goes well, a window of 10 seconds", &figures, &[ASK, CALL], &[FAILSAFE, FAILSAFE_ASK]);
+    table("A successful call, a window of 10 seconds", &figures, &[ASK, CALL], &[FAILSAFE, FAILSAFE_ASK]);
 
     let contenders: Vec<Contender<'_>> = vec![
         (ASK.to_owned(), Box::new(|| cpu_nanos_of_two(CALLS, || ask(&time)))),
@@ -125,7 +125,7 @@ pub fn run(rounds: usize) {
         (FAILSAFE_ASK.to_owned(), Box::new(|| cpu_nanos_of_two(CALLS, ask_failsafe))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("The same by two threads at once", &figures, &[ASK, CALL], &[FAILSAFE, FAILSAFE_ASK]);
+    table("The same, two threads at once", &figures, &[ASK, CALL], &[FAILSAFE, FAILSAFE_ASK]);
 
     denied(rounds);
 }
@@ -159,7 +159,7 @@ fn denied(rounds: usize) {
         (RECLOSER.to_owned(), Box::new(|| cpu_nanos(CALLS, denied_recloser))),
         (FAILSAFE.to_owned(), Box::new(|| cpu_nanos(CALLS, denied_failsafe))),
     ];
-    table("A call that is denied", &interleaved(contenders, rounds), &[CALL], &[RECLOSER, FAILSAFE]);
+    table("A denied call", &interleaved(contenders, rounds), &[CALL], &[RECLOSER, FAILSAFE]);
 
     let contenders: Vec<Contender<'_>> = vec![
         (CALL.to_owned(), Box::new(|| cpu_nanos_of_two(CALLS, denied_ours))),
@@ -167,5 +167,5 @@ fn denied(rounds: usize) {
         (FAILSAFE.to_owned(), Box::new(|| cpu_nanos_of_two(CALLS, denied_failsafe))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("The same by two threads at once", &figures, &[CALL], &[RECLOSER, FAILSAFE]);
+    table("The same, two threads at once", &figures, &[CALL], &[RECLOSER, FAILSAFE]);
 }

@@ -20,8 +20,8 @@ const PERMITS: usize = 10;
 
 const OURS: &str = "`Semaphore::try_acquire`";
 const OURS_TTL: &str = "`Semaphore::try_acquire`, with ttl";
-const STAYS: &str = "a map of tokio's, keys stay for ever";
-const GOES: &str = "a map of tokio's, unused keys are taken out";
+const STAYS: &str = "a map of tokio's, never removes keys";
+const GOES: &str = "a map of tokio's, removes unused keys";
 
 pub fn run(rounds: usize) {
     let one = vec![String::from("Harry"); CALLS as usize];
@@ -29,9 +29,9 @@ pub fn run(rounds: usize) {
     for (place, number) in Random(1).order(CALLS).into_iter().enumerate() {
         many[place] = format!("user-{number}");
     }
-    compare("A lease of one hot key taken and given back", &one, false, rounds);
-    compare("The same of 100,000 keys in no order, one after another", &many, false, rounds);
-    compare("The same of 100,000 keys, each of which has a lease out already", &many, true, rounds);
+    compare("Take and release a lease of one hot key", &one, false, rounds);
+    compare("The same with 100,000 keys in random order, one after another", &many, false, rounds);
+    compare("The same with 100,000 keys that each have an open lease already", &many, true, rounds);
 }
 
 fn compare(what: &str, keys: &[String], is_held: bool, rounds: usize) {

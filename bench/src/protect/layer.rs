@@ -28,7 +28,7 @@ const REQUESTS: u64 = 100_000;
 const NONE: &str = "no layer";
 const BULKHEAD: &str = "`BulkheadLayer`";
 const GUARD: &str = "`GuardLayer` with a bulkhead";
-const KEYED: &str = "`ConcurrencyLayer` of `everyone()`";
+const KEYED: &str = "`ConcurrencyLayer` with `everyone()`";
 const TOWER: &str = "tower `ConcurrencyLimit`";
 
 /// Longer than it takes for all.
@@ -55,7 +55,7 @@ pub fn run(rounds: usize) {
         (TOWER.to_owned(), Box::new(|| requests(tower().layer(at_once())))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("A request for which there is a permit", &figures, &[BULKHEAD], &[TOWER]);
+    table("A request that finds a free permit", &figures, &[BULKHEAD], &[TOWER]);
     overheads(&figures, NONE, &[BULKHEAD, GUARD, KEYED], TOWER);
 
     let steps_back = || {
@@ -73,7 +73,7 @@ pub fn run(rounds: usize) {
     ];
     let figures = interleaved(contenders, rounds);
     let what =
-        format!("{TASKS} requests through {PERMITS} permits, each waits for a permit, its task included");
+        format!("{TASKS} requests share {PERMITS} permits, per request including its wait and its task");
     table(&what, &figures, &[BULKHEAD], &[TOWER]);
     overheads(&figures, NONE, &[BULKHEAD, GUARD, KEYED], TOWER);
 }

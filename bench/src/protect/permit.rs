@@ -42,7 +42,7 @@ pub fn run(rounds: usize) {
         (TRY_OWNED.to_owned(), Box::new(|| cpu_nanos(CALLS, try_owned))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("A permit taken without waiting and released", &figures, &[TRY_OURS], &[TRY, TRY_OWNED]);
+    table("Take a permit without waiting and release it", &figures, &[TRY_OURS], &[TRY, TRY_OWNED]);
 
     let contenders: Vec<Contender<'_>> = vec![
         (TRY_OURS.to_owned(), Box::new(|| cpu_nanos_of_two(CALLS, try_ours))),
@@ -50,7 +50,7 @@ pub fn run(rounds: usize) {
         (TRY_OWNED.to_owned(), Box::new(|| cpu_nanos_of_two(CALLS, try_owned))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("The same by two threads at once", &figures, &[TRY_OURS], &[TRY, TRY_OWNED]);
+    table("The same, two threads at once", &figures, &[TRY_OURS], &[TRY, TRY_OWNED]);
 
     // Without tokio's budget, which has a task step back now and then.
     let runtime = Builder::new_current_thread().build().expect("a runtime of one thread");
@@ -81,5 +81,5 @@ pub fn run(rounds: usize) {
         (OWNED.to_owned(), Box::new(|| cpu_nanos(CALLS, owned))),
     ];
     let figures = interleaved(contenders, rounds);
-    table("A free permit, awaited", &figures, &[OURS], &[BORROWED, OWNED]);
+    table("Await a free permit", &figures, &[OURS], &[BORROWED, OWNED]);
 }

@@ -13,11 +13,11 @@ use tokio::task::{JoinSet, yield_now};
 pub(super) const TASKS: u64 = 10_000;
 pub(super) const PERMITS: usize = 10;
 
-const ALONE: &str = "tasks that wait for nothing";
+const ALONE: &str = "tasks that do not wait";
 const BULKHEAD: &str = "`Bulkhead::acquire`, for at most a minute";
-const SEMAPHORE: &str = "`Semaphore::acquire` of one key";
-const SEMAPHORE_TTL: &str = "`Semaphore::acquire` of one key, with ttl";
-const SEMAPHORE_WITHIN: &str = "`Semaphore::acquire_within` of one key, a minute";
+const SEMAPHORE: &str = "`Semaphore::acquire` on one key";
+const SEMAPHORE_TTL: &str = "`Semaphore::acquire` on one key, with ttl";
+const SEMAPHORE_WITHIN: &str = "`Semaphore::acquire_within` on one key, a minute";
 const TOKIO: &str = "tokio `Semaphore::acquire`";
 const TOKIO_WITHIN: &str = "tokio `Semaphore::acquire` in `timeout`, a minute";
 
@@ -29,7 +29,7 @@ pub fn run(rounds: usize) {
         (TOKIO.to_owned(), Box::new(tokio)),
     ];
     let figures = interleaved(contenders, rounds);
-    let what = format!("{TASKS} tasks through {PERMITS} permits, for a task and its wait");
+    let what = format!("{TASKS} tasks share {PERMITS} permits, per task including its wait");
     table(&what, &figures, &[SEMAPHORE, SEMAPHORE_TTL], &[TOKIO]);
     overheads(&figures, ALONE, &[SEMAPHORE, SEMAPHORE_TTL], TOKIO);
 

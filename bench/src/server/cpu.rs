@@ -84,14 +84,14 @@ impl Figures {
 
 fn report(options: &Options, contenders: &[Contender], figures: &Figures) {
     println!(
-        "Processor time of the server, µs a command, and thousand commands a second: {} connections, {} resident keys of\n\
+        "CPU time of the server, µs per command, and thousand commands per second: {} connections, {} resident keys of\n\
          20 bytes drawn uniformly, the server on one core and the load on another (median of {} interleaved rounds of {} s):\n",
         options.connections.unwrap_or(50),
         options.keys,
         options.rounds,
         options.seconds,
     );
-    let columns = ["", "pipeline 1, µs", "k/s", "16, µs", "k/s", "64, µs", "k/s", "bytes a key"];
+    let columns = ["", "pipeline 1, µs", "k/s", "16, µs", "k/s", "64, µs", "k/s", "bytes per key"];
     head(columns);
     for contender in contenders {
         let [one, sixteen, sixty_four] = [0, 1, 2].map(|place| {
@@ -103,8 +103,8 @@ fn report(options: &Options, contenders: &[Contender], figures: &Figures) {
         let bytes = contender.bytes_a_key.map_or_else(String::new, |bytes| format!("{bytes:.0}"));
         row([contender.name.to_owned(), a, b, c, d, e, f, bytes]);
     }
-    println!("\nThe same processor time as a ratio:\n");
-    head(["", "of the floor, 1", "16", "64", "of redis-cell, 1", "16", "64"]);
+    println!("\nThe same CPU time as a ratio, the median of the ratios within each round:\n");
+    head(["", "to the floor, 1", "16", "64", "to redis-cell, 1", "16", "64"]);
     for contender in contenders {
         let cell = |rival, place| {
             let ratio = figures.ratio(contender.name, rival, place);
@@ -114,8 +114,8 @@ fn report(options: &Options, contenders: &[Contender], figures: &Figures) {
         let [d, e, f] = [0, 1, 2].map(|place| cell(REDIS_CELL, place));
         row([contender.name.to_owned(), a, b, c, d, e, f]);
     }
-    println!("\nWhere we want to be:\n");
-    head(["what", "pipeline", "of what", "ratio", "bar", ""]);
+    println!("\nBars:\n");
+    head(["what", "pipeline", "compared with", "ratio", "bar", ""]);
     for name in [OURS, OURS_BY_RULE] {
         for (place, rival, bar) in BARS {
             let Some(ratio) = figures.ratio(name, rival, place) else { continue };
@@ -127,7 +127,7 @@ fn report(options: &Options, contenders: &[Contender], figures: &Figures) {
     }
     let light = [0, 1, 2].map(|place| figures.median(FLOOR, place, |figure| figure.generator));
     println!(
-        "\nThe load generator itself took {:.2}, {:.2} and {:.2} µs a command against the floor.",
+        "\nThe load generator itself took {:.2}, {:.2} and {:.2} µs per command against the floor.",
         light[0], light[1], light[2]
     );
 }

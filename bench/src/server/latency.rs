@@ -36,14 +36,14 @@ pub fn run(options: &Options) -> Outcome<()> {
         }
     }
     println!(
-        "From the intended moment of sending to the reply, µs: {} connections, pipeline 1, at half of each one's peak in the same run,\n\
-         {} resident keys, the server on one core and the load on another ({} interleaved rounds of {} s together):\n",
+        "From the intended time of sending to the reply, µs: {} connections, pipeline 1, at half of each server's peak in the same run,\n\
+         {} resident keys, the server on one core and the load on another ({} interleaved rounds of {} s in total):\n",
         options.connections.unwrap_or(50),
         options.keys,
         options.rounds,
         options.seconds,
     );
-    head(["", "peak, k/s", "commands, k/s", "median", "99 %", "99.9 %"]);
+    head(["", "peak, k/s", "commands, k/s", "median", "p99", "p99.9"]);
     for ((contender, peak), histogram) in contenders.iter().zip(&peaks).zip(&mut histograms) {
         let [a, b, c] = histogram.at_most(SHARES).map(|nanos| format!("{:.0}", nanos as f64 / 1e3));
         let [peak, rate] = [*peak, peak / 2.0].map(|rate| format!("{:.0}", rate / 1e3));

@@ -7,12 +7,12 @@ use std::process::Command;
 pub const HELP: &str = "\
 The server beside its rivals, over loopback: cargo xtask bench server [WHAT] [OPTIONS]
 
-cpu          processor time a command, commands a second, with a million keys     4 minutes
+cpu          CPU time per command, commands per second, with a million keys       4 minutes
 threads      one worker thread and two                                            1 minute
-latency      at half the peak, from the intended moment of sending                1 minute
+latency      at half the peak, from the intended time of sending                  1 minute
 holds        connections, flood and hostile, one after another                    8 minutes
   connections  ten thousand at once
-  flood        new keys without end, and an offender at his limit
+  flood        endless new keys, and an offender at its limit
   hostile      clients that do not read, dawdle, lie and nest
 parity DIR   what a real redis-cell answers, as CSV into a folder                  10 seconds
 
@@ -29,8 +29,8 @@ Without WHAT: cpu, threads and latency.
 --clients N          hostile clients of each kind                             100
 --cores S,C          the server's core and the load's                         0,1
 
-redis-server has to be installed. redis-cell is the file that REDIS_CELL_SO names, or else 0.2.2, the newest that is
-published as a crate, built once. BENCH_SHOW_LOGS=1 shows what the servers say.
+redis-server must be installed. redis-cell is the file that REDIS_CELL_SO names; by default 0.2.2, the newest published as
+a crate, is built once. BENCH_SHOW_LOGS=1 shows what the servers say.
 ";
 
 const SLUICE_ARGUMENTS: &str = "serve --config {config} --resp {address} --http off --threads {threads}";
@@ -52,7 +52,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// What holds unless it is said otherwise.
+    /// The defaults.
     pub fn usual() -> Options {
         Options {
             what: Vec::new(),

@@ -86,7 +86,7 @@ fn measure(contender: &mut Contender, pipeline: usize, seconds: f64) -> Outcome<
 
 fn report(options: &Options, figures: &[[Vec<Figure>; PIPELINES.len()]]) {
     println!(
-        "Ours with one worker thread and with two, CL.THROTTLE, {} resident keys, two threads of load with {} connections, nothing\n\
+        "Ours with one worker thread and with two, CL.THROTTLE, {} resident keys, two load threads with {} connections, nothing\n\
          pinned (median of {} interleaved rounds of {} s):\n",
         options.keys,
         options.connections.unwrap_or(50),
@@ -96,10 +96,10 @@ fn report(options: &Options, figures: &[[Vec<Figure>; PIPELINES.len()]]) {
     head([
         "pipeline",
         "worker threads",
-        "thousand commands a second",
+        "thousand commands per second",
         "cores the server used",
         "cores the load used",
-        "of one thread",
+        "ratio to one thread",
     ]);
     for (place, pipeline) in PIPELINES.iter().enumerate() {
         for (threads, figures_of) in THREADS.iter().zip(figures) {

@@ -80,7 +80,7 @@ pub fn for_cpu() -> Outcome<Vec<Contest>> {
             ONCE,
         ),
         contest(
-            "sliding log, 100 held, one comes and one leaves",
+            "sliding log of 100 entries, one added, one ages out",
             "zset.lua",
             ours_filled("sliding-log 1000/s", 1)?,
             Pair::same(Script::rival(ZSET, &["1000", "1000000", CALL_ID])),
@@ -88,7 +88,7 @@ pub fn for_cpu() -> Outcome<Vec<Contest>> {
             Keys::Steady,
         ),
         contest(
-            "sliding log, 100 held, denied",
+            "sliding log of 100 entries, denied",
             "zset.lua",
             ours_filled("sliding-log 100/day", 1)?,
             Pair::same(Script::rival(ZSET, &["100", "86400000000", CALL_ID])),

@@ -141,20 +141,20 @@ fn without_errors(tally: Tally) -> Outcome<()> {
 
 fn report(options: &Options, contests: &[(Contest, [Side; 2])]) {
     println!(
-        "Processor time of redis-server, µs a decision: {} connections, redis-server on one core and the load on another\n\
+        "CPU time of redis-server, µs per decision: {} connections, redis-server on one core and the load on another\n\
          (median of {} interleaved rounds of {} s):\n",
         options.connections.unwrap_or(50),
         options.rounds,
         options.seconds,
     );
-    head(["", "pipeline 1, ours", "rival", "16, ours", "rival", "64, ours", "rival", "rival is"]);
+    head(["", "pipeline 1, ours", "rival's", "16, ours", "rival's", "64, ours", "rival's", "rival"]);
     for (contest, [ours, rival]) in contests {
         let cell = |side: &Side, place: usize| format!("{:.2}", median(side.figures[place].clone()));
         let [[a, b], [c, d], [e, f]] = [0, 1, 2].map(|place| [cell(ours, place), cell(rival, place)]);
         row([contest.name.to_owned(), a, b, c, d, e, f, contest.rival_name.to_owned()]);
     }
-    println!("\nOurs of the rival's, the median of the ratios within each round, and where we want to be:\n");
-    head(["", "of what", "pipeline", "ratio", "bar", ""]);
+    println!("\nRatios of ours to the rival's (the median of the ratios within each round), and bars:\n");
+    head(["", "rival", "pipeline", "ratio", "bar", ""]);
     for (contest, [ours, rival]) in contests {
         for (place, pipeline) in PIPELINES.iter().enumerate() {
             let pairs = ours.figures[place].iter().zip(&rival.figures[place]);

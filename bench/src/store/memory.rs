@@ -15,13 +15,13 @@ use crate::server::requests::Turns;
 pub fn run(options: &Options) -> Outcome<()> {
     let server = redis::start("redis-server", None, None)?;
     println!(
-        "Memory of redis-server for one key of 20 bytes, what the names of keys begin with included, by used_memory over {} keys\n\
+        "Memory of redis-server per key of 20 bytes, including the prefix of its name, by used_memory over {} keys\n\
          ({} keys for logs of {} entries):\n",
         options.keys,
         options.keys / 10,
         contests::ENTRIES,
     );
-    head(["", "ours, bytes a key", "rival, bytes a key", "rival is", "ratio", "bar", ""]);
+    head(["", "ours, bytes per key", "rival's, bytes per key", "rival", "ratio", "bar", ""]);
     for (contest, calls) in contests::for_memory()? {
         let keys = if calls == 1 { options.keys } else { options.keys.div_ceil(10) };
         let ours = bytes_a_key(&server, &contest.ours, keys, calls)?;

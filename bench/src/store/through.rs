@@ -113,7 +113,7 @@ fn measure(way: &mut Way, store: &Process, served: &Process, place: usize, secon
 
 fn report(options: &Options, ways: &[Way; 2]) {
     println!(
-        "Decisions through sluice serve with its keys in Redis, beside raw EVALSHA of the same script on the same Redis by the same load:\n\
+        "Decisions through sluice serve with its keys in Redis, compared with raw EVALSHA of the same script on the same Redis by the same load:\n\
          `{RULE}`, {} connections, {} resident keys. redis-server has one core; our server, with one worker thread, and the load\n\
          share the other (median of {} interleaved rounds of {} s):\n",
         options.connections.unwrap_or(50),
@@ -124,11 +124,11 @@ fn report(options: &Options, ways: &[Way; 2]) {
     head([
         "",
         "pipeline",
-        "thousand decisions a second",
+        "thousand decisions per second",
         "cores redis-server used",
         "sluice",
         "the load",
-        "of raw",
+        "ratio to raw",
         "bar",
         "",
     ]);

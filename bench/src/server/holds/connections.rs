@@ -21,11 +21,11 @@ pub fn run(options: &Options) -> Outcome<()> {
         "connected",
         "memory before",
         "all idle",
-        "bytes an idle one",
+        "bytes per idle connection",
         "answered once",
-        "memory then",
-        "bytes each",
-        "seconds in all",
+        "memory after",
+        "bytes per connection",
+        "seconds in total",
     ]);
     rows.into_iter().for_each(row);
     Ok(())

@@ -38,8 +38,8 @@ pub fn run(options: &Options) -> Outcome<()> {
         options.flood, options.keys,
     );
     head([
-        "flood",
-        "thousand commands a second",
+        "progress",
+        "thousand commands per second",
         "new keys allowed",
         "memory, MB",
         "offender's tries",
@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Outcome<()> {
         flooded.and(offended)
     })?;
     let [made, denied] = [&tries.made, &tries.denied].map(|count| count.load(Ordering::Relaxed) as f64);
-    println!("\nThe offender was denied {:.4} % of his tries.", denied * 100.0 / made.max(1.0));
+    println!("\nThe offender was denied {:.4} % of its tries.", denied * 100.0 / made.max(1.0));
     if !ours.process.runs() {
         return Err("the server has ended".to_owned());
     }

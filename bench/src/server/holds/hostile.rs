@@ -52,35 +52,35 @@ fn kinds() -> Vec<Kind> {
         reads: true,
     };
     vec![
-        Kind { reads: false, ..kind("asks and never reads", b"", &echo.repeat(8)) },
-        Kind { pace: Pace::ByteASecond, ..kind("one byte a second", b"", &throttle) },
-        kind("says $536870912 and waits", b"*2\r\n$4\r\nECHO\r\n$536870912\r\n", b""),
-        kind("says $536870912 and sends", b"*2\r\n$4\r\nECHO\r\n$536870912\r\n", &[b'x'; 16 * 1024]),
-        kind("says *1000000 and waits", b"*1000000\r\n", b""),
-        kind("says *1000000 and sends", b"*1000000\r\n", &b"$1\r\na\r\n".repeat(1024)),
-        kind("arrays within arrays", &b"*1\r\n".repeat(20_000), b""),
-        kind("a line without end", b"", &[b'a'; 16 * 1024]),
+        Kind { reads: false, ..kind("sends and never reads", b"", &echo.repeat(8)) },
+        Kind { pace: Pace::ByteASecond, ..kind("one byte per second", b"", &throttle) },
+        kind("announces $536870912 and waits", b"*2\r\n$4\r\nECHO\r\n$536870912\r\n", b""),
+        kind("announces $536870912 and sends", b"*2\r\n$4\r\nECHO\r\n$536870912\r\n", &[b'x'; 16 * 1024]),
+        kind("announces *1000000 and waits", b"*1000000\r\n", b""),
+        kind("announces *1000000 and sends", b"*1000000\r\n", &b"$1\r\na\r\n".repeat(1024)),
+        kind("nested arrays", &b"*1\r\n".repeat(20_000), b""),
+        kind("an endless line", b"", &[b'a'; 16 * 1024]),
         kind("speaks HTTP", b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n", b""),
     ]
 }
 
 pub fn run(options: &Options) -> Outcome<()> {
     println!(
-        "{} hostile clients of a kind at once, watched for {} s, beside a good one who asks each millisecond; memory in MB:\n",
+        "{} hostile clients of one kind at once, observed for {} s, beside a good client that calls every millisecond; memory in MB:\n",
         options.clients,
         WATCHED.as_secs(),
     );
     head([
         "",
         "client",
-        "memory grew",
-        "bytes taken each",
+        "memory growth",
+        "bytes accepted per client",
         "closed",
         "after s, median",
         "slowest",
         "reply",
-        "good one's 99 % alone, ms",
-        "meanwhile",
+        "good client's p99 alone, ms",
+        "during the attack",
     ]);
     for mut tried in super::all(options)? {
         for kind in kinds() {
