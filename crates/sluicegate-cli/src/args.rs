@@ -442,7 +442,7 @@ pub(crate) struct OverloadArgs {
     #[arg(long, value_name = "CALLERS", default_value = "timeout=1s", help_heading = "Traffic")]
     pub(crate) callers: String,
 
-    /// When they call, such as 'poisson 150/s for=90s'. Repeat it for several at the same time
+    /// When callers call, such as 'poisson 150/s for=90s'. Repeat it for several at the same time
     #[arg(long = "workload", value_name = "WORKLOAD", required = true, help_heading = "Traffic")]
     pub(crate) workloads: Vec<String>,
 
