@@ -14,8 +14,9 @@ pub const PERIOD_MAX: Span = Span::from_micros(10 * YEAR);
 /// The longest time to fill a bucket from empty, the largest debt beyond that, and the longest
 /// `max_wait` of a reservation: a hundred years of 365 days.
 pub const CENTURY: Span = Span::from_micros(100 * YEAR);
-/// The default bound on the count of a sliding log, which keeps 16 bytes per call.
-pub const LOG_COUNT_MAX: u32 = 1_000_000;
+/// The largest count of a sliding log, which keeps 16 bytes per call. With this many, no call keeps
+/// a shared store busy for longer than a millisecond.
+pub const LOG_COUNT_MAX: u32 = 10_000;
 
 /// A value out of bounds. It prints the value, the bound and what to write instead, in one line.
 #[derive(Clone, PartialEq, Eq, Debug)]

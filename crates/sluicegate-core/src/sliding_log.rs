@@ -141,13 +141,13 @@ impl SlidingLog {
         SlidingLog::with_count_max(rate, LOG_COUNT_MAX)
     }
 
-    /// Creates a log with a bound on the count other than the default. Every recorded call of every
-    /// key takes 16 bytes.
+    /// Creates a log with a lower bound on the count than [`LOG_COUNT_MAX`]. Every recorded call of
+    /// every key takes 16 bytes.
     ///
     /// # Errors
-    /// If the count is above `count_max`.
+    /// If the count is above `count_max` or [`LOG_COUNT_MAX`].
     pub fn with_count_max(rate: Rate, count_max: u32) -> Result<SlidingLog, OutOfBounds> {
-        let (count, most) = (u64::from(rate.count()), u64::from(count_max));
+        let (count, most) = (u64::from(rate.count()), u64::from(count_max.min(LOG_COUNT_MAX)));
         if count > most {
             let advice = "a log records every call, use sliding-window for a count this large";
             return Err(OutOfBounds::above("count", count, most, advice));

@@ -5,45 +5,77 @@
 -- ARGV[a]   count
 --     a+1   cost
 --     a+2   period
--- State     '1', the version of the format .. packed filled, period .. slots. A slot is a time (7
---           bytes) and the running total of cost at that time (6 bytes), oldest first. The first
---           slot is the last call that was dropped; its total is where counting starts. The last
---           slot in use is the latest recorded call; it counts nothing if it was returned. Free
---           slots at the end are all 255. `filled` is the number of slots in use when the state was
---           last rewritten; there may be more now.
+-- Slots     a slot is a time (7 bytes) and the running total of cost at that time (6 bytes). A
+--           string of slots is oldest first. Slot 0 is what came before; its total is where
+--           counting starts.
+-- State     of a short log a string: '1', the version of the format .. packed filled, period ..
+--           slots. The last slot in use is the latest recorded call; it counts nothing if it was
+--           returned. Free slots at the end are all 255. `filled` is the number of slots in use
+--           when the state was last rewritten; there may be more now.
+--           Of a long log a hash:
+--           't'  the tail: slots, as above, without free ones
+--           'i'  the index: '1' .. packed period .. a slot for each block, of its last time and the
+--                running total after it
+--           and each block, named by the time in its slot of the index: slots, whose totals count
+--           from the block's slot 0
 -- Formula   allow if the costs in (now - period, now] + cost <= count
--- Reply     slots: the one before the oldest call that counts, and the last one; if anything
---           counts, also that of the oldest call, that of the last call that must age out before
---           the cost fits (if it does not), and that of the newest call that counts
--- Work      slots are found by binary search; the state is rewritten only if no slot is free, or
---           most slots are of calls that have aged out
+-- Reply     slots, whose totals count from the first: the one before the oldest call that counts,
+--           and the last one; if anything counts, also that of the oldest call, that of the last
+--           call that must age out before the cost fits (if it does not), and that of the newest
+--           call that counts
+-- Work      at most the index and a few blocks are read and written, so that a call takes some
+--           microseconds whatever the log holds. A full tail becomes a block. A rollback lowers the
+--           later totals of its block and of the index, and joins small blocks. Blocks that have
+--           aged out are deleted whenever a block is added.
 
 local SLOT = 13
+-- A log of at most this many calls is a string.
+local SHORT = 200
+-- The most calls in a block, and roughly the square root of the largest count.
+local BLOCK = 100
+-- The most blocks. Two neighbours hold more calls than one block, so this many hold more than the
+-- largest count: older calls decide nothing, and only settled debt can make a log this long.
+local BLOCKS_MAX = 320
+-- How many blocks are deleted at once, at most, because they have aged out.
+local DELETED_MAX = 32
+-- Totals are rebased beyond this, long before they could exceed their 6 bytes.
+local TOTAL_MAX = 140737488355328
 
-local function sliding_log_offset(index)
-  return SLOT + SLOT * index
-end
-
--- Returns the bytes of some slots. Of a long log only those are read.
-local function sliding_log_bytes(s, from, to)
-  from, to = sliding_log_offset(from), sliding_log_offset(to + 1) - 1
-  if to < #s.raw then
-    return string.sub(s.raw, from + 1, to + 1)
-  end
-  return call('GETRANGE', s.key, from, to)
+local function sliding_log_pack(at, total)
+  return struct.pack('<I7I6', at, total)
 end
 
 -- Returns the time and the running total in a slot.
-local function sliding_log_slot(s, index)
-  return struct.unpack('<I7I6', sliding_log_bytes(s, index, index))
+local function sliding_log_slot(slots, index)
+  return struct.unpack('<I7I6', slots, SLOT * index + 1)
 end
 
--- Returns the first slot from `low` to `high` whose time or total (as `field` says) exceeds
--- `above`, or `high` if there is none.
-local function sliding_log_search(s, low, high, field, above)
+-- Returns the total in a slot.
+local function sliding_log_total(slots, index)
+  return (struct.unpack('<I6', slots, SLOT * index + 8))
+end
+
+-- Returns some slots; without `to`, all from `from` on.
+local function sliding_log_cut(slots, from, to)
+  return string.sub(slots, SLOT * from + 1, to and SLOT * (to + 1) or -1)
+end
+
+-- Returns the index of the last slot.
+local function sliding_log_last(slots)
+  return #slots / SLOT - 1
+end
+
+-- Returns the first slot from `low` on whose time or total (as `field` says) exceeds `above`. If
+-- there is none, it is the one after the last.
+local function sliding_log_search(slots, low, field, above)
+  local format, offset = '<I7', 1
+  if field == 'total' then
+    format, offset = '<I6', 8
+  end
+  local high = #slots / SLOT
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if select(field, sliding_log_slot(s, middle)) > above then
+    if struct.unpack(format, slots, SLOT * middle + offset) > above then
       high = middle
     else
       low = middle + 1
@@ -52,47 +84,116 @@ local function sliding_log_search(s, low, high, field, above)
   return low
 end
 
-local function sliding_log_read(key, a)
-  local raw = call('GETRANGE', key, 0, 4095)
-  local s = { key = key, raw = raw, slots = 0, last = 0, first = 1, latest = 0, total = 0, base = 0, used = 0 }
-  if raw == '' then
-    return s
-  elseif string.byte(raw) ~= 49 then
-    return nil, raw
+-- Returns some slots with lowered totals. One call unpacks many numbers, which is much faster.
+local function sliding_log_lowered(slots, by)
+  local lowered = {}
+  for from = 0, sliding_log_last(slots), BLOCK do
+    local part = sliding_log_cut(slots, from, from + BLOCK - 1)
+    local format = '<' .. string.rep('I7I6', #part / SLOT)
+    local numbers = { struct.unpack(format, part) }
+    numbers[#numbers] = nil
+    for i = 2, #numbers, 2 do
+      numbers[i] = numbers[i] - by
+    end
+    lowered[#lowered + 1] = struct.pack(format, unpack(numbers))
   end
-  s.exists = true
-  local size = #raw == 4096 and call('STRLEN', key) or #raw
-  s.slots = size / SLOT - 1
-  -- A damaged state is not read.
-  if size % SLOT ~= 0 or s.slots < 2 then
-    return nil, raw
+  return table.concat(lowered)
+end
+
+-- Returns the name of a block.
+local function sliding_log_name(s, index)
+  return string.sub(s.index, SLOT * index + 1, SLOT * index + 7)
+end
+
+-- Returns the slots of a block. The one after the last is the tail.
+local function sliding_log_block(s, index)
+  if index > s.blocks then
+    return s.tail
+  elseif not s.known[index] then
+    s.known[index] = call('HGET', s.key, sliding_log_name(s, index)) or error('a block is missing')
   end
-  s.filled, s.written_for = struct.unpack('<I4d', raw, 2)
-  if s.filled < 2 or s.filled > s.slots then
-    return nil, raw
+  return s.known[index]
+end
+
+-- Returns what must be added to a total in a block to get the running total of the log.
+local function sliding_log_offset(s, index)
+  return sliding_log_total(s.index, index - 1) - sliding_log_total(sliding_log_block(s, index), 0)
+end
+
+-- Returns the block and the slot of the first call whose running total exceeds `above`. There is
+-- one, and it counts.
+local function sliding_log_reaching(s, above)
+  local index = sliding_log_search(s.index, 1, 'total', above)
+  local slots = sliding_log_block(s, index)
+  return index, sliding_log_search(slots, 1, 'total', above - sliding_log_offset(s, index))
+end
+
+-- Reads a short log. Returns false if the state is damaged.
+local function sliding_log_read_short(s, raw)
+  local slots = #raw / SLOT - 1
+  if slots % 1 ~= 0 or slots < 2 then
+    return false
+  end
+  s.slots, s.filled, s.written_for = slots, struct.unpack('<I4d', raw, 2)
+  if s.filled < 2 or s.filled > slots then
+    return false
   end
   -- The last slot in use: the one before the first free slot.
-  local low, high = s.filled - 1, s.slots - 1
+  local low, high = s.filled - 1, slots - 1
   while low < high do
-    local middle = low + math.ceil((high - low) / 2)
-    if string.byte(sliding_log_bytes(s, middle, middle), 7) == 255 then
+    local middle = math.ceil((low + high) / 2)
+    if string.byte(raw, SLOT * middle + 20) == 255 then
       high = middle - 1
     else
       low = middle
     end
   end
-  s.last = low
-  s.latest, s.total = sliding_log_slot(s, low)
-  local horizon = math.max(now, s.latest) - ARGV[a + 2]
-  s.first = s.latest > horizon and sliding_log_search(s, 1, s.last, 1, horizon) or s.last + 1
-  s.base = select(2, sliding_log_slot(s, s.first - 1))
-  s.used = s.total - s.base
-  return s
+  s.tail = string.sub(raw, SLOT + 1, SLOT * (low + 2))
+  return true
 end
 
--- Returns the first slot that counts and whose total exceeds `above`. There is one.
-local function sliding_log_reaching(s, above)
-  return sliding_log_search(s, s.first, s.last, 2, above)
+-- Reads a long log. Returns false if the state is damaged.
+local function sliding_log_read_long(s, index, tail)
+  s.is_long, s.written_for = true, struct.unpack('<d', index, 2)
+  s.index, s.tail = string.sub(index, 10), tail
+  return #s.index % SLOT == 0 and #tail % SLOT == 0 and #s.index >= SLOT and #tail >= 2 * SLOT
+end
+
+local function sliding_log_read(key, a)
+  local s = { key = key, index = sliding_log_pack(0, 0), blocks = 0, known = {}, last = 0, latest = 0, total = 0, base = 0, used = 0, oldest = 1, first = 1 }
+  -- The type of a log that is rarely long is not queried first.
+  local raw
+  if tonumber(ARGV[a]) <= SHORT or call('TYPE', key).ok ~= 'hash' then
+    raw = redis.pcall('GET', key)
+    if not raw then
+      return s
+    end
+  end
+  local tail
+  if type(raw) ~= 'string' then
+    local fields = call('HMGET', key, 'i', 't')
+    raw, tail = fields[1] or '', fields[2] or ''
+  end
+  if string.byte(raw) ~= 49 or tail and #raw < 22 then
+    return nil, raw
+  end
+  -- A damaged state is not read.
+  if not (tail and sliding_log_read_long(s, raw, tail) or not tail and sliding_log_read_short(s, raw)) then
+    return nil, raw
+  end
+  s.exists = true
+  s.blocks, s.last = sliding_log_last(s.index), sliding_log_last(s.tail)
+  local offset, total = sliding_log_offset(s, s.blocks + 1)
+  s.latest, total = sliding_log_slot(s.tail, s.last)
+  s.total = total + offset
+  -- The oldest call that counts: its block and its slot.
+  local horizon = math.max(now, s.latest) - ARGV[a + 2]
+  s.oldest = sliding_log_search(s.index, 1, 'time', horizon)
+  local slots = sliding_log_block(s, s.oldest)
+  s.first = sliding_log_search(slots, 1, 'time', horizon)
+  s.base = sliding_log_total(slots, s.first - 1) + sliding_log_offset(s, s.oldest)
+  s.used = s.total - s.base
+  return s
 end
 
 -- Returns the slots that a decision for this cost needs.
@@ -100,81 +201,133 @@ local function sliding_log_report(s, a, cost)
   if not s.exists then
     return false
   end
-  local reply = sliding_log_bytes(s, s.first - 1, s.first - 1) .. sliding_log_bytes(s, s.last, s.last)
+  local reply = sliding_log_pack(0, 0) .. sliding_log_pack(s.latest, s.used)
   if s.used == 0 then
     return reply
   end
   local function add(above)
-    local index = sliding_log_reaching(s, above)
-    reply = reply .. sliding_log_bytes(s, index, index)
+    local index, place = sliding_log_reaching(s, s.base + above)
+    local at, total = sliding_log_slot(sliding_log_block(s, index), place)
+    reply = reply .. sliding_log_pack(at, total + sliding_log_offset(s, index) - s.base)
   end
-  add(s.base)
+  add(0)
   local over = s.used + cost - ARGV[a]
   if over > 0 and cost <= tonumber(ARGV[a]) then
-    add(s.base + over - 1)
+    add(over - 1)
   end
-  add(s.total - 1)
+  add(s.used - 1)
   return reply
 end
 
--- Writes slots from `index` on.
-local function sliding_log_put(s, index, slots)
-  call('SETRANGE', s.key, sliding_log_offset(index), slots)
-end
-
-local function sliding_log_pack(at, total)
-  return struct.pack('<I7I6', at, total)
-end
-
--- Returns some slots with lowered totals.
-local function sliding_log_lowered(s, from, to, by)
-  local block, slots = sliding_log_bytes(s, from, to), {}
-  for offset = 1, #block, SLOT do
-    local at, total = struct.unpack('<I7I6', block, offset)
-    slots[#slots + 1] = sliding_log_pack(at, total - by)
-  end
-  return table.concat(slots)
-end
-
--- Returns a state with these slots and some free ones.
+-- Returns the state of a short log with these slots and some free ones.
 local function sliding_log_state(slots, period)
   local filled = #slots / SLOT
   local room = string.rep('\255', SLOT * math.max(2, math.floor(filled / 8)))
   return '1' .. struct.pack('<I4d', filled, period) .. slots .. room
 end
 
+local function sliding_log_index(slots, period)
+  return '1' .. struct.pack('<d', period) .. slots
+end
+
+-- Deletes blocks. The caller writes the index.
+local function sliding_log_delete(s, from, to)
+  local names = {}
+  for index = from, to do
+    names[#names + 1] = sliding_log_name(s, index)
+  end
+  if #names > 0 then
+    call('HDEL', s.key, unpack(names))
+  end
+end
+
+-- Replaces the index and the tail, and keeps the expiry.
+local function sliding_log_put(s, index, tail)
+  if s.is_long then
+    call('HSET', s.key, 'i', sliding_log_index(index, s.written_for), 't', tail)
+  else
+    call('SET', s.key, sliding_log_state(tail, s.written_for), 'KEEPTTL')
+  end
+end
+
+-- Turns a short log into a long one.
+local function sliding_log_lengthen(key, slots, period)
+  local last, index, fields = sliding_log_last(slots), {}, {}
+  local from = math.max(0, last - BLOCK * BLOCKS_MAX)
+  index[1] = sliding_log_cut(slots, from, from)
+  while last - from > BLOCK do
+    local ends = sliding_log_cut(slots, from + BLOCK, from + BLOCK)
+    index[#index + 1] = ends
+    fields[#fields + 1] = string.sub(ends, 1, 7)
+    fields[#fields + 1] = sliding_log_cut(slots, from, from + BLOCK)
+    from = from + BLOCK
+  end
+  index = sliding_log_index(table.concat(index), period)
+  call('UNLINK', key)
+  call('HSET', key, 'i', index, 't', sliding_log_cut(slots, from), unpack(fields))
+end
+
+-- Adds an entry to a long log whose tail is full. The tail becomes a block.
+local function sliding_log_begin_tail(s, at, cost, period)
+  local index = s.index .. sliding_log_pack(s.latest, s.total)
+  local deleted = math.max(math.min(s.oldest - 1, DELETED_MAX), s.blocks + 1 - BLOCKS_MAX)
+  sliding_log_delete(s, 1, deleted)
+  index = sliding_log_cut(index, deleted)
+  if s.total >= TOTAL_MAX then
+    index = sliding_log_lowered(index, sliding_log_total(index, 0))
+  end
+  local tail = sliding_log_pack(s.latest, 0) .. sliding_log_pack(at, cost)
+  local name = sliding_log_cut(s.tail, s.last)
+  call('HSET', s.key, string.sub(name, 1, 7), s.tail, 'i', sliding_log_index(index, period), 't', tail)
+end
+
 -- Records a call. Calls that have aged out are dropped whenever the state is rewritten.
 local function sliding_log_enter(s, a, cost)
   local key, at, period = s.key, math.max(now, s.latest), tonumber(ARGV[a + 2])
   local expiry = string.format('%d', (at + 2 * period - now) / 1000 + slack)
-  local entry, is_same = sliding_log_pack(at, s.total + cost), at == s.latest and s.last > 0
-  local live = s.last - s.first + 1
-  if not s.exists then
-    call('SET', key, sliding_log_state(sliding_log_pack(0, 0) .. entry, period), 'PX', expiry)
-  elseif is_same and s.written_for == period then
-    sliding_log_put(s, s.last, entry)
-  elseif
-    not is_same
-    and s.written_for == period
-    and s.last + 1 < s.slots
-    and s.first <= 64 + 4 * live
-    and s.total < 140737488355328
-  then
-    sliding_log_put(s, s.last + 1, entry)
-    -- Once per period is enough: an entry matters for one period, and the expiry is two away.
-    if at % period < at - s.latest then
-      call('PEXPIRE', key, expiry)
+  -- Far above what any count allows, so that only debt is cut off.
+  cost = math.min(cost, TOTAL_MAX - s.used)
+  if s.oldest > s.blocks and s.first > s.last then
+    -- Nothing counts.
+    if s.is_long then
+      call('UNLINK', key)
     end
+    local slots = sliding_log_pack(0, 0) .. sliding_log_pack(at, cost)
+    call('SET', key, sliding_log_state(slots, period), 'PX', expiry)
+    return
+  end
+  -- A call in the same microsecond replaces the last entry, and so does one after an entry that
+  -- counts nothing.
+  local total = sliding_log_total(s.tail, s.last)
+  local is_replaced = at == s.latest or total == sliding_log_total(s.tail, s.last - 1)
+  local last = is_replaced and s.last - 1 or s.last
+  local entry = sliding_log_pack(at, total + cost)
+  if s.is_long then
+    if last >= BLOCK then
+      sliding_log_begin_tail(s, at, cost, period)
+    else
+      call('HSET', key, 't', sliding_log_cut(s.tail, 0, last) .. entry)
+      if s.written_for ~= period then
+        call('HSET', key, 'i', sliding_log_index(s.index, period))
+      end
+    end
+  elseif s.written_for == period and last + 1 < s.slots and total < TOTAL_MAX then
+    call('SETRANGE', key, string.format('%d', SLOT * (last + 2)), entry)
   else
-    -- A call in the same microsecond replaces the last entry.
-    local last = is_same and s.last - 1 or s.last
-    local kept = sliding_log_bytes(s, s.first - 1, last)
-    if s.total >= 140737488355328 then
-      -- Totals are rebased long before they could exceed their 6 bytes.
-      kept = sliding_log_lowered(s, s.first - 1, last, s.base)
-      entry = sliding_log_pack(at, s.used + cost)
+    local kept = sliding_log_cut(s.tail, s.first - 1, last) .. entry
+    if total >= TOTAL_MAX then
+      kept = sliding_log_lowered(kept, sliding_log_total(kept, 0))
     end
-    call('SET', key, sliding_log_state(kept .. entry, period), 'PX', expiry)
+    if sliding_log_last(kept) <= SHORT then
+      call('SET', key, sliding_log_state(kept, period), 'PX', expiry)
+      return
+    end
+    sliding_log_lengthen(key, kept, period)
+    call('PEXPIRE', key, expiry)
+  end
+  -- Once per period is enough: an entry matters for one period, and the expiry is two away.
+  if s.written_for ~= period or at % period < at - s.latest then
+    call('PEXPIRE', key, expiry)
   end
 end
 

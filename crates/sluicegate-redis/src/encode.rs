@@ -29,8 +29,8 @@ use std::time::SystemTime;
 /// version unread.
 const VERSION: &str = "1 ";
 
-/// A log of at most this many calls is read as a whole, which is faster. (With its free slots it
-/// takes about 3 KB.)
+/// A log of at most this many calls is stored as one string, which is faster. (With its free slots
+/// it takes about 3 KB.)
 const SHORT_LOG: u32 = 200;
 
 /// The number of arguments per limit in a script for lists of limits, including its letter.

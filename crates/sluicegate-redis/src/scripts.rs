@@ -46,17 +46,13 @@ pub(crate) static CHECK_SMOOTH: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// A check under one sliding log.
-pub(crate) static CHECK_SLIDING_LOG: LazyLock<Script> = LazyLock::new(|| {
-    // The functions for a long log are inlined where they are needed: a script defines its
-    // functions on every call.
-    let long = [SLIDING_LOG, include_str!("../lua/check/sliding_log_long.lua")].concat();
-    Script::new([PRELUDE, &CHECK_LOG.replace("  -- A LONG LOG\n", &long)].concat())
-});
+pub(crate) static CHECK_SLIDING_LOG: LazyLock<Script> =
+    LazyLock::new(|| Script::new([PRELUDE, &check_log()].concat()));
 
-/// A check under one sliding log that is never long.
+/// A check under one sliding log that is rarely long, so that its type is not queried first.
 pub(crate) static CHECK_SHORT_SLIDING_LOG: LazyLock<Script> = LazyLock::new(|| {
-    let check = CHECK_LOG.replace("call('GETRANGE', key, '0', '4095')", "call('GET', key) or ''");
-    Script::new([PRELUDE, &check.replace("if size == 4096 then", "if false then")].concat())
+    let queried = "call('TYPE', key).ok == 'hash' and {} or call('GET', key)";
+    Script::new([PRELUDE, &check_log().replace(queried, "redis.pcall('GET', key)")].concat())
 });
 
 /// A check under one sliding log with `count=all`.
@@ -135,4 +131,11 @@ pub(crate) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
 /// a holder must be able to keep its lease, and returning frees memory.
 fn prelude_allowing_oom() -> String {
     PRELUDE.replacen("#!lua\n", "#!lua flags=allow-oom\n", 1)
+}
+
+/// A check under one sliding log. The functions for a long log are inlined where they are needed: a
+/// script defines its functions on every call.
+fn check_log() -> String {
+    let long = [SLIDING_LOG, include_str!("../lua/check/sliding_log_long.lua")].concat();
+    CHECK_LOG.replace("  -- A LONG LOG\n", &long)
 }

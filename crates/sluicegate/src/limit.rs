@@ -185,7 +185,8 @@ pub enum WindowSpec {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// The largest count of a `sliding-log`, which keeps 16 bytes per call. A million by default.
+    /// The largest count of a `sliding-log`, which keeps 16 bytes per call. 10,000 by default, and
+    /// at most.
     pub log_count_max: u32,
 }
 

@@ -11,11 +11,10 @@
 --           or 'o', the time, ' ', the state: it is of another version or damaged, and nothing was
 --           done
 
-local key, unpack, text = KEYS[1], struct.unpack, string.format
-local count, cost, period = unpack('<I4I4d', ARGV[2])
-local raw = call('GETRANGE', key, '0', '4095')
-local size = #raw
-if size == 0 then
+local key, read, text = KEYS[1], struct.unpack, string.format
+local count, cost, period = read('<I4I4d', ARGV[2])
+local raw = call('TYPE', key).ok == 'hash' and {} or call('GET', key)
+if not raw then
   if cost > count then
     return '0' .. seconds .. ' ' .. micros .. ' '
   end
@@ -24,19 +23,21 @@ if size == 0 then
   return '1' .. seconds .. ' ' .. micros .. ' '
 end
 local byte, sub = string.byte, string.sub
-if byte(raw) ~= 49 then
-  return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
-end
-if size == 4096 then
+local size = #raw
+if size == 0 or size > 3000 then
   ARGV[2], ARGV[3], ARGV[4] = count, cost, period
   -- A LONG LOG
+end
+
+if byte(raw) ~= 49 then
+  return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
 end
 
 -- The last slot in use: those after it are free.
 local slots = size / 13 - 1
 local filled, written_for = 0, 0
 if size % 13 == 0 and slots > 1 then
-  filled, written_for = unpack('<I4d', raw, 2)
+  filled, written_for = read('<I4d', raw, 2)
 end
 if filled < 2 or filled > slots then
   return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
@@ -52,7 +53,7 @@ while low < high do
   end
 end
 local last = low
-local latest, total = unpack('<I7I6', raw, 14 + 13 * last)
+local latest, total = read('<I7I6', raw, 14 + 13 * last)
 local at = now > latest and now or latest
 local horizon = at - period
 
@@ -61,18 +62,18 @@ local horizon = at - period
 local first = 1
 if latest <= horizon then
   first = last + 1
-elseif unpack('<I7', raw, 27) <= horizon then
+elseif read('<I7', raw, 27) <= horizon then
   low, high = 2, last
   local guess = last - filled + 2
   if guess > 1 and guess < last then
-    if unpack('<I7', raw, 14 + 13 * guess) > horizon then
+    if read('<I7', raw, 14 + 13 * guess) > horizon then
       high = guess
-      if guess > 2 and unpack('<I7', raw, 13 * guess + 1) <= horizon then
+      if guess > 2 and read('<I7', raw, 13 * guess + 1) <= horizon then
         low = guess
       end
     else
       low = guess + 1
-      if unpack('<I7', raw, 14 + 13 * low) > horizon then
+      if read('<I7', raw, 14 + 13 * low) > horizon then
         high = low
       end
     end
@@ -80,7 +81,7 @@ elseif unpack('<I7', raw, 27) <= horizon then
   while low < high do
     local middle = (low + high) / 2
     middle = middle - middle % 1
-    if unpack('<I7', raw, 14 + 13 * middle) > horizon then
+    if read('<I7', raw, 14 + 13 * middle) > horizon then
       high = middle
     else
       low = middle + 1
@@ -88,16 +89,17 @@ elseif unpack('<I7', raw, 27) <= horizon then
   end
   first = low
 end
-local base = unpack('<I6', raw, 13 * first + 8)
+local base = read('<I6', raw, 13 * first + 8)
 local used = total - base
 local from = 13 * first + 1
 local before, final = sub(raw, from, from + 12), sub(raw, 14 + 13 * last, 26 + 13 * last)
 local over = used + cost - count
-local is_counted = used == 0 or unpack('<I6', raw, 13 * last + 8) < total
+local is_returned = read('<I6', raw, 13 * last + 8) == total
+local is_counted = used == 0 or not is_returned
 if over > 0 and is_counted then
   if used == 0 or cost > count then
     return '0' .. seconds .. ' ' .. micros .. ' ' .. before .. final
-  elseif unpack('<I6', raw, 21 + 13 * first) > base + over - 1 then
+  elseif read('<I6', raw, 21 + 13 * first) > base + over - 1 then
     return '0' .. seconds .. ' ' .. micros .. ' ' .. before .. final .. sub(raw, 14 + 13 * first, 26 + 13 * first)
   end
 end
@@ -111,7 +113,7 @@ if over > 0 or not is_counted then
     while low < high do
       local middle = (low + high) / 2
       middle = middle - middle % 1
-      if unpack('<I6', raw, 21 + 13 * middle) > above then
+      if read('<I6', raw, 21 + 13 * middle) > above then
         high = middle
       else
         low = middle + 1
@@ -130,32 +132,31 @@ if over > 0 or not is_counted then
   end
 end
 
-local live = last - first + 1
-if at == latest and last > 0 and written_for == period then
-  call('SETRANGE', key, text('%d', 13 + 13 * last), struct.pack('<I7I6', at, total + cost))
-elseif at > latest and last + 1 < slots and first <= 64 + 4 * live and total < 140737488355328 and written_for == period then
-  call('SETRANGE', key, text('%d', 26 + 13 * last), struct.pack('<I7I6', at, total + cost))
+-- A call in the same microsecond replaces the last entry, and so does one after an entry that
+-- counts nothing.
+local upto = (at == latest or is_returned) and last - 1 or last
+if upto + 1 < slots and total < 140737488355328 and written_for == period then
+  call('SETRANGE', key, text('%d', 26 + 13 * upto), struct.pack('<I7I6', at, total + cost))
   -- Once per period is enough: an entry matters for one period, and the expiry is two away.
   if at % period < at - latest then
     call('PEXPIRE', key, text('%d', (at + 2 * period - now) / 1000 + slack))
   end
 else
-  -- No slot is free, most slots are of calls that have aged out, or the period has changed and the
-  -- expiry with it: rewrite the state, with some free slots. A call in the same microsecond
-  -- replaces the last entry.
-  local upto = at == latest and last - 1 or last
+  -- No slot is free, or the period has changed and the expiry with it: rewrite the state, with some
+  -- free slots.
   local kept = sub(raw, from, 26 + 13 * upto)
   if total >= 140737488355328 then
     -- Totals are rebased long before they could exceed their 6 bytes.
     local lowered = {}
     for index = first - 1, upto do
-      local entered, here = unpack('<I7I6', raw, 14 + 13 * index)
+      local entered, here = read('<I7I6', raw, 14 + 13 * index)
       lowered[#lowered + 1] = struct.pack('<I7I6', entered, here - base)
     end
     kept, total = table.concat(lowered), used
   end
-  local room = string.rep('\255', 13 * math.max(2, math.floor(live / 8)))
-  local value = '1' .. struct.pack('<I4d', upto - first + 3, period) .. kept .. struct.pack('<I7I6', at, total + cost) .. room
+  local filled = upto - first + 3
+  local room = string.rep('\255', 13 * math.max(2, math.floor(filled / 8)))
+  local value = '1' .. struct.pack('<I4d', filled, period) .. kept .. struct.pack('<I7I6', at, total + cost) .. room
   call('SET', key, value, 'PX', text('%d', (at + 2 * period - now) / 1000 + slack))
 end
 return '1' .. seconds .. ' ' .. micros .. ' ' .. before .. final .. more

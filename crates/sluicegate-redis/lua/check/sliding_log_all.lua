@@ -21,11 +21,20 @@ end
 sliding_log_enter(s, 2, cost)
 -- The newest entries whose costs add up to the count decide any check; older ones are dropped.
 local after = sliding_log_read(key, 2)
-if after.total - count >= after.base then
-  local first = sliding_log_reaching(after, after.total - count)
-  if first > after.first then
-    local kept = sliding_log_bytes(after, first - 1, after.last)
-    call('SET', key, sliding_log_state(kept, tonumber(ARGV[4])), 'KEEPTTL')
+if after.used >= count then
+  local index, place = sliding_log_reaching(after, after.total - count)
+  if index > after.oldest or place > after.first then
+    local slots = sliding_log_block(after, index)
+    local kept = sliding_log_cut(slots, place - 1)
+    local before = sliding_log_total(kept, 0) + sliding_log_offset(after, index)
+    sliding_log_delete(after, 1, index - 1)
+    local tail = after.tail
+    if index > after.blocks then
+      tail = kept
+    else
+      call('HSET', key, sliding_log_name(after, index), kept)
+    end
+    sliding_log_put(after, sliding_log_pack(0, before) .. sliding_log_cut(after.index, index), tail)
     after = sliding_log_read(key, 2)
   end
 end

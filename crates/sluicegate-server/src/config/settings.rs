@@ -110,7 +110,7 @@ static OTHERS: &[Setting] = &[
         "server",
         "inline_log_count_max",
         "SLUICE_INLINE_LOG_COUNT_MAX",
-        Kind::Cost(|c| &mut c.engine.inline_log_count_max, 1..=1_000_000),
+        Kind::Cost(|c| &mut c.engine.inline_log_count_max, 1..=10_000),
     ),
     setting(
         "server",

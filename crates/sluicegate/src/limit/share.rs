@@ -1,7 +1,6 @@
 //! A share of a limit: what one of several processes may admit on its own.
 
 use super::{Bounds, Initial, Limit, Spec};
-use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_core::{Rate, Span};
 
 impl Limit {
@@ -61,6 +60,6 @@ impl Limit {
         };
         // A share may take longer than a century to fill, or its interval be too long. Then the
         // limit stays whole.
-        Limit::new(spec, Bounds { log_count_max: COUNT_MAX }).unwrap_or_else(|_| self.clone())
+        Limit::new(spec, Bounds::default()).unwrap_or_else(|_| self.clone())
     }
 }

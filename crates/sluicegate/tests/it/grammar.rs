@@ -177,12 +177,14 @@ fn a_count_is_never_reduced() {
 }
 
 #[test]
-fn a_larger_log_can_be_allowed() {
-    let text = "sliding-log 2000000/60s";
-    assert!(text.parse::<Limit>().is_err());
+fn the_count_of_a_log_can_be_bounded_further_but_not_less() {
     let mut bounds = Bounds::default();
-    bounds.log_count_max = 2_000_000;
-    assert_eq!(Limit::parse(text, bounds).unwrap().to_string(), "sliding-log 2000000/min");
+    for (most, allowed) in [(500, 500), (10_000, 10_000), (2_000_000, 10_000)] {
+        bounds.log_count_max = most;
+        assert!(Limit::parse(&format!("sliding-log {allowed}/60s"), bounds).is_ok());
+        let error = Limit::parse(&format!("sliding-log {}/60s", allowed + 1), bounds).unwrap_err();
+        assert!(error.to_string().contains(&format!("above the maximum, {allowed}; ")), "{error}");
+    }
 }
 
 #[test]

@@ -398,8 +398,8 @@ fn bounds_errors_name_the_value_and_the_bound() {
             "time to drain the queue 36501d is above the maximum, 36500d; use a smaller queue, or a faster rate",
         ),
         (
-            "sliding-log 1000001/60s",
-            "count 1000001 is above the maximum, 1000000; a log records every call, use sliding-window for a count this large",
+            "sliding-log 10001/60s",
+            "count 10001 is above the maximum, 10000; a log records every call, use sliding-window for a count this large",
         ),
     ] {
         assert_eq!(said(text), format!("{text}: {expected}"));
@@ -412,7 +412,7 @@ fn the_bounds_themselves_are_fine() {
         "token-bucket 1/d burst=36500",
         "token-bucket 1000000000/1us burst=1000000000",
         "token-bucket 999999999/s",
-        "sliding-log 1000000/1us",
+        "sliding-log 10000/1us",
         "sliding-window 1000000000/3650d",
         "min-interval 1us",
         "pacer 1000000000/s queue=1000000000",
