@@ -147,9 +147,11 @@ Exit code 0 if allowed, 1 if denied, 2 if there is no answer.
 The password is read from SLUICE_PASSWORD, SLUICE_PASSWORD_FILE or --password-file. It is sent to another machine only over TLS (--ca).";
 
 const VALIDATE_HELP: &str = "\
-Example:
-  sluice validate sluice.toml
-Exit code 0 if the file is valid, 2 with a line per error. Files that it names are not opened.";
+Examples:
+  sluice validate sluice.toml                      on the server: also reads the password and TLS files it names
+  sluice validate sluice.toml --no-files           in CI, where these files are not
+  sluice validate sluice.toml --insecure           with the flags and variables that sluice serve would get
+Exit code 0 if a server would start, 2 with the errors that it would report. Nothing is bound and no store is contacted.";
 
 fn simulate_help() -> String {
     let mut help = SIMULATE_EXAMPLES.to_owned();
@@ -188,9 +190,9 @@ pub(crate) enum Command {
     /// Call a running server: exit code 0 allowed, 1 denied, 2 error
     #[command(after_help = CHECK_HELP, max_term_width = 110)]
     Check(CheckArgs),
-    /// Check a configuration file and explain its rules
+    /// Check whether a server would start with a configuration file, and explain its rules
     #[command(after_help = VALIDATE_HELP, max_term_width = 110)]
-    Validate(ValidateArgs),
+    Validate(Box<ValidateArgs>),
 }
 
 /// Serves limits to Redis clients (RESP) and over HTTP until it is stopped.
@@ -200,6 +202,13 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) settings: SettingArgs,
+}
+
+/// The flags that override the configuration file.
+#[derive(ClapArgs, Debug)]
+pub(crate) struct SettingArgs {
     #[command(flatten)]
     pub(crate) listen: ListenArgs,
 
@@ -281,12 +290,19 @@ pub(crate) struct CheckArgs {
     pub(crate) stray: Vec<String>,
 }
 
-/// Checks a configuration file and explains each of its rules.
+/// Checks whether a server would start with a configuration file, and explains each of its rules.
 #[derive(ClapArgs, Debug)]
 pub(crate) struct ValidateArgs {
     /// The file
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
+
+    /// Do not read the password and TLS files that it names, as they may be on another machine
+    #[arg(long)]
+    pub(crate) no_files: bool,
+
+    #[command(flatten)]
+    pub(crate) settings: SettingArgs,
 }
 
 /// Reads calls from standard input as CSV with the header `at_us,key,cost` and writes one decision

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Command::Overload(args) => overload::run(&args).map(success),
         Command::Serve(args) => serve::run(*args).map(success),
         Command::Check(args) => check::run(&args),
-        Command::Validate(args) => validate::run(&args).map(success),
+        Command::Validate(args) => validate::run(*args).map(success),
     };
     done.unwrap_or_else(|problem: Problem| {
         for line in problem.lines() {

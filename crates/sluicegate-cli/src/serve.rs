@@ -1,10 +1,17 @@
 //! `sluice serve`: the server, as a process.
 
 use crate::Problem;
-use crate::args::ServeArgs;
+use crate::args::{ServeArgs, SettingArgs};
 use sluicegate_server::config::Layers;
+use std::path::PathBuf;
 
 pub(crate) fn run(args: ServeArgs) -> Result<(), Problem> {
+    let insecure = args.settings.insecure;
+    sluicegate_server::run(&layers(args.config, args.settings)?, insecure)
+}
+
+/// The file, the environment and the flags.
+pub(crate) fn layers(file: Option<PathBuf>, args: SettingArgs) -> Result<Layers, Problem> {
     let listen = args.listen.0.iter().map(|(protocol, at)| (protocol.description().flag, at.clone()));
     let others = [
         ("--store", args.store),
@@ -16,12 +23,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<(), Problem> {
         ("--log", args.log),
         ("--log-format", args.log_format),
     ];
-    let layers = Layers {
-        file: args.config,
-        variables: variables()?,
-        flags: listen.chain(others).filter_map(|(name, value)| Some((name, value?))).collect(),
-    };
-    sluicegate_server::run(&layers, args.insecure)
+    let flags = listen.chain(others).filter_map(|(name, value)| Some((name, value?))).collect();
+    Ok(Layers { file, variables: variables()?, flags })
 }
 
 /// The environment, as far as it is ours.

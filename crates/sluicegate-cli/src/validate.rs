@@ -3,35 +3,21 @@
 use crate::Problem;
 use crate::args::ValidateArgs;
 use crate::explain::{TOGETHER, paragraph, words};
+use crate::serve;
 use sluicegate::Limit;
-use sluicegate_server::config::Configuration;
+use sluicegate_server::Files;
 use sluicegate_server::engine::{KeySpec, OnStoreFailure, RuleSpec};
-use sluicegate_server::exposure::{self, Protection};
 use sluicegate_sim::human::{TIE, many, printable};
 
-pub(crate) fn run(args: &ValidateArgs) -> Result<(), Problem> {
-    let configuration = Configuration::read(&args.file).map_err(|problems| problems.to_string())?;
+pub(crate) fn run(args: ValidateArgs) -> Result<(), Problem> {
+    let ValidateArgs { file, no_files, settings } = args;
+    let name = printable(&file.display().to_string());
+    let files = if no_files { Files::Skip } else { Files::Read };
+    let insecure = settings.insecure;
+    let configuration = sluicegate_server::validate(&serve::layers(Some(file), settings)?, insecure, files)?;
     let mut text: String = configuration.rules.iter().map(explain).collect();
-    for note in notes(&configuration) {
-        text += &paragraph("Note", &note);
-    }
-    let rules = configuration.rules.len() as u64;
-    text += &format!("{}: OK, {}\n", printable(&args.file.display().to_string()), many(rules, "rule"));
+    text += &format!("{name}: OK, {}\n", many(configuration.rules.len() as u64, "rule"));
     crate::print(&text.replace(TIE, " "))
-}
-
-/// What keeps a server from starting with this file alone. It is not an error, because environment
-/// variables and flags may add what is missing.
-fn notes(configuration: &Configuration) -> Vec<String> {
-    let protection = Protection {
-        password: configuration.password_file.is_some(),
-        tls: configuration.tls_cert.is_some() && configuration.tls_key.is_some(),
-        insecure: false,
-    };
-    let listen = configuration.listen.iter();
-    // Names are not resolved: they may resolve differently where the file is used.
-    let addresses = listen.filter_map(|(protocol, at)| Some((protocol, at.as_ref()?.parse().ok()?)));
-    addresses.filter_map(|(protocol, at)| exposure::check(protocol, at, protection).err()).collect()
 }
 
 fn explain(rule: &RuleSpec) -> String {

@@ -7,20 +7,20 @@ use std::net::SocketAddr;
 
 /// How the server is protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Protection {
+pub(crate) struct Protection {
     /// `true` if clients must authenticate.
-    pub password: bool,
+    pub(crate) password: bool,
     /// `true` if connections are encrypted.
-    pub tls: bool,
+    pub(crate) tls: bool,
     /// `true` if the operator passed `--insecure`.
-    pub insecure: bool,
+    pub(crate) insecure: bool,
 }
 
 /// Checks whether a server with this protection may listen on an address.
 ///
 /// # Errors
 /// If other machines could reach it and a protection is missing. The message says what to do.
-pub fn check(protocol: Protocol, address: SocketAddr, protection: Protection) -> Result<(), String> {
+pub(crate) fn check(protocol: Protocol, address: SocketAddr, protection: Protection) -> Result<(), String> {
     let Protection { password, tls, insecure } = protection;
     // Canonical, as `::ffff:127.0.0.1` is loopback too.
     if address.ip().to_canonical().is_loopback() || insecure {
@@ -43,7 +43,7 @@ pub fn check(protocol: Protocol, address: SocketAddr, protection: Protection) ->
 ///
 /// # Errors
 /// If other machines could guess it. The message says how long it must be, and nothing of it.
-pub fn check_password(
+pub(crate) fn check_password(
     protocol: Protocol,
     address: SocketAddr,
     password: &Password,

@@ -31,7 +31,7 @@ mod clock_watch;
 pub mod config;
 pub mod connection_limits;
 pub mod engine;
-pub mod exposure;
+mod exposure;
 mod http;
 mod log;
 pub mod metrics;
@@ -45,4 +45,4 @@ pub mod service;
 mod signals;
 mod wire;
 
-pub use run::run;
+pub use run::{Files, run, validate};

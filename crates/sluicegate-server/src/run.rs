@@ -2,8 +2,7 @@
 
 use crate::auth::Password;
 use crate::clock_watch;
-use crate::config::{self, Configuration, Layers, SETTINGS};
-use crate::connection_limits::ConnectionLimits;
+use crate::config::{self, Configuration, Layers, Log, LogLevel, SETTINGS};
 use crate::engine::{Engine, Keys, StoreTime};
 use crate::exposure::{self, Protection};
 use crate::log::{self, LevelHandle};
@@ -41,15 +40,36 @@ pub fn run(layers: &Layers, insecure: bool) -> Result<(), String> {
         signals().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let configuration = layers.read().map_err(|errors| errors.to_string())?;
     let level_handle = log::start(configuration.log);
-    for name in layers.unknown_variables() {
-        warn!("ignoring unknown environment variable {name}; `sluice serve --help` lists the known ones");
-    }
-    let resources = Resources::load(&configuration, layers, insecure)?;
     let runtime = runtime(configuration.threads).map_err(|error| format!("cannot start threads: {error}"))?;
-    let done = runtime.block_on(serve(configuration, resources, layers, &level_handle, signals));
+    let done = runtime.block_on(serve(configuration, insecure, layers, &level_handle, signals));
     // Connections that are still open have had their grace period.
     runtime.shutdown_background();
     done
+}
+
+/// What to do with the files that a configuration names: passwords and certificates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Files {
+    /// Read them.
+    Read,
+    /// Trust that they will be there: for a machine that has no secrets.
+    Skip,
+}
+
+/// Does what [`run`] does until it would listen, and returns the configuration. Warnings are logged
+/// as by a server; a shared store is not contacted.
+///
+/// # Errors
+/// Those of [`run`], except for an address that cannot be bound.
+pub fn validate(layers: &Layers, insecure: bool, files: Files) -> Result<Configuration, String> {
+    let configuration = layers.read().map_err(|errors| errors.to_string())?;
+    log::start(Log { level: LogLevel::Warn, ..configuration.log });
+    let runtime = runtime(Some(1)).map_err(|error| format!("cannot start threads: {error}"))?;
+    runtime.block_on(async {
+        let config = prepare(&configuration, insecure, layers, files).await?;
+        config.engine(Arc::new(SystemClock)).map_err(|error| error.to_string())
+    })?;
+    Ok(configuration)
 }
 
 /// Starts to listen for signals, in a runtime for this alone. Signals reach every runtime of the
@@ -76,37 +96,49 @@ fn runtime(threads: Option<usize>) -> io::Result<Runtime> {
     runtime.enable_all().build()
 }
 
-/// The addresses, password and certificates that the configuration names, resolved and read.
-struct Resources {
-    listen: Vec<(Protocol, SocketAddr)>,
-    password: Option<Password>,
-    tls: Option<Arc<Tls>>,
-    limits: ConnectionLimits,
-}
-
-impl Resources {
-    fn load(configuration: &Configuration, layers: &Layers, insecure: bool) -> Result<Resources, String> {
-        let wanted = configuration.listen.iter().filter_map(|(protocol, at)| Some((protocol, at.as_ref()?)));
-        let listen = wanted
-            .map(|(protocol, address)| Ok((protocol, resolve(address)?)))
-            .collect::<Result<Vec<_>, String>>()?;
-        if listen.is_empty() {
-            let ids = Protocol::ALL.map(|protocol| protocol.description().id).join(", ");
-            return Err(format!("every protocol is off, so no client could connect; turn one on: {ids}"));
-        }
-        let password = password(configuration, layers)?;
-        let certs = certs(configuration)?;
-        let protection = Protection { password: password.is_some(), tls: certs.is_some(), insecure };
-        for (protocol, address) in &listen {
-            exposure::check(*protocol, *address, protection)?;
-            if let Some(password) = &password {
-                exposure::check_password(*protocol, *address, password, insecure)?;
-            }
-        }
-        let connections_max = fit_open_files(configuration.limits.connections_max, listen.len());
-        let limits = ConnectionLimits { connections_max, ..configuration.limits };
-        Ok(Resources { listen, password, tls: certs.map(|certs| Arc::new(Tls::new(certs))), limits })
+/// Resolves the addresses and reads the files that the configuration names, and checks that the
+/// server may listen with them.
+async fn prepare(
+    configuration: &Configuration,
+    insecure: bool,
+    layers: &Layers,
+    files: Files,
+) -> Result<server::Config, String> {
+    for name in layers.unknown_variables() {
+        warn!("ignoring unknown environment variable {name}; `sluice serve --help` lists the known ones");
     }
+    let wanted = configuration.listen.iter().filter_map(|(protocol, at)| Some((protocol, at.as_ref()?)));
+    let listen = wanted
+        .map(|(protocol, address)| Ok((protocol, resolve(address)?)))
+        .collect::<Result<Vec<_>, String>>()?;
+    if listen.is_empty() {
+        let ids = Protocol::ALL.map(|protocol| protocol.description().id).join(", ");
+        return Err(format!("every protocol is off, so no client could connect; turn one on: {ids}"));
+    }
+    let password = password(configuration, layers, files)?;
+    let certs = if files == Files::Read { certs(configuration)? } else { None };
+    // By what is configured, as files may be skipped.
+    let protection = Protection {
+        password: password.is_some() || configuration.password_file.is_some(),
+        tls: configuration.tls_cert.is_some() && configuration.tls_key.is_some(),
+        insecure,
+    };
+    for (protocol, address) in &listen {
+        exposure::check(*protocol, *address, protection)?;
+        if let Some(password) = &password {
+            exposure::check_password(*protocol, *address, password, insecure)?;
+        }
+    }
+    Ok(server::Config {
+        listen,
+        password,
+        tls: certs.map(|certs| Arc::new(Tls::new(certs))),
+        hosts: configuration.hosts.clone(),
+        limits: configuration.limits,
+        settings: configuration.engine,
+        keys: keys(configuration, files).await?,
+        rules: configuration.rules.clone(),
+    })
 }
 
 fn resolve(address: &str) -> Result<SocketAddr, String> {
@@ -118,7 +150,11 @@ fn resolve(address: &str) -> Result<SocketAddr, String> {
 
 /// The password from the environment or, if there is none, from the file. One in the environment
 /// and one in a flag is an error, as neither is the obvious choice.
-fn password(configuration: &Configuration, layers: &Layers) -> Result<Option<Password>, String> {
+fn password(
+    configuration: &Configuration,
+    layers: &Layers,
+    files: Files,
+) -> Result<Option<Password>, String> {
     if let Some(password) = layers.password() {
         if layers.flags.iter().any(|(name, _)| *name == "--password-file") {
             return Err("SLUICE_PASSWORD: --password-file is set too; use one of them".into());
@@ -127,7 +163,9 @@ fn password(configuration: &Configuration, layers: &Layers) -> Result<Option<Pas
             .map(Some)
             .map_err(|unfit| format!("SLUICE_PASSWORD: {unfit}"));
     }
-    let Some(path) = &configuration.password_file else { return Ok(None) };
+    let Some(path) = configuration.password_file.as_ref().filter(|_| files == Files::Read) else {
+        return Ok(None);
+    };
     let (password, warning) = config::read_password(path)?;
     if let Some(warning) = warning {
         warn!("{warning}");
@@ -173,34 +211,21 @@ fn connections_within(files: u64, listeners: usize) -> usize {
 
 async fn serve(
     configuration: Configuration,
-    resources: Resources,
+    insecure: bool,
     layers: &Layers,
     level_handle: &LevelHandle,
     mut signals: Signals,
 ) -> Result<(), String> {
-    let config = server::Config {
-        listen: resources.listen,
-        password: resources.password,
-        tls: resources.tls.clone(),
-        hosts: configuration.hosts.clone(),
-        limits: resources.limits,
-        settings: configuration.engine,
-        keys: keys(&configuration).await?,
-        rules: configuration.rules.clone(),
-    };
+    let mut config = prepare(&configuration, insecure, layers, Files::Read).await?;
+    let tls = config.tls.clone();
+    config.limits.connections_max = fit_open_files(config.limits.connections_max, config.listen.len());
     let server = Server::start(config, Arc::new(SystemClock)).await.map_err(|error| error.to_string())?;
-    let with_tls = if resources.tls.is_some() { ", with TLS" } else { "" };
+    let with_tls = if tls.is_some() { ", with TLS" } else { "" };
     for (protocol, address) in server.addresses() {
         info!("listening for {protocol} on {address}{with_tls}");
     }
     info!("{} loaded", rule_count(&configuration));
-    let reload = Reload {
-        server: &server,
-        started: &configuration,
-        tls: resources.tls.as_ref(),
-        layers,
-        level_handle,
-    };
+    let reload = Reload { server: &server, started: &configuration, tls: tls.as_ref(), layers, level_handle };
     tokio::select! {
         () = reload.until_stop(&mut signals) => {}
         () = clock_watch::log_steps() => {}
@@ -218,14 +243,14 @@ async fn serve(
 }
 
 /// Where keys live. The server starts even if the shared store is unavailable: it connects later.
-async fn keys(configuration: &Configuration) -> Result<Keys, String> {
+async fn keys(configuration: &Configuration, files: Files) -> Result<Keys, String> {
     let config::Store { url, tls_ca, deadline, key_prefix, remember_denials } = &configuration.store;
     let Some(url) = url else { return Ok(Keys::InMemory) };
     let mut store = RedisStore::builder(url.with_password())
         .deadline(*deadline)
         .key_prefix(key_prefix)
         .remember_denials(*remember_denials);
-    if let Some(path) = tls_ca {
+    if let Some(path) = tls_ca.as_ref().filter(|_| files == Files::Read) {
         let pem = std::fs::read(path);
         store = store.tls_ca(
             pem.map_err(|error| format!("{}: cannot read the certificates: {error}", path.display()))?,

@@ -36,6 +36,18 @@ pub struct Config {
     pub tls: Option<Arc<Tls>>,
 }
 
+impl Config {
+    /// Builds the engine with the rules.
+    ///
+    /// # Errors
+    /// Those of [`Engine::with_keys`] and [`Engine::load`].
+    pub(crate) fn engine(&self, clock: Arc<dyn Clock>) -> Result<Engine, RequestError> {
+        let engine = Engine::with_keys(self.keys.clone(), self.settings, clock)?;
+        engine.load(self.rules.clone())?;
+        Ok(engine)
+    }
+}
+
 /// A server that listens.
 pub struct Server {
     service: Service,
@@ -52,8 +64,7 @@ impl Server {
     #[allow(clippy::unused_async, reason = "must be called within a runtime")]
     pub async fn start(config: Config, clock: Arc<dyn Clock>) -> io::Result<Server> {
         let invalid = |error: RequestError| io::Error::new(io::ErrorKind::InvalidInput, error);
-        let engine = Engine::with_keys(config.keys, config.settings, clock).map_err(invalid)?;
-        engine.load(config.rules).map_err(invalid)?;
+        let engine = config.engine(clock).map_err(invalid)?;
         let auth_failures =
             AuthFailures::new().map_err(|error| invalid(RequestError::new(error.to_string())))?;
         let (stop, stopping) = watch::channel(false);

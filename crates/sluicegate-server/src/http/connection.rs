@@ -1,6 +1,7 @@
 //! One client connection: hyper's HTTP/1 over a socket. `timeouts.rs` is that socket, with its
-//! timeouts and its close.
+//! timeouts and its close; `heads.rs` rejects what hyper would accept.
 
+mod heads;
 mod timeouts;
 
 pub(super) use timeouts::Progress;
@@ -11,6 +12,10 @@ use crate::connection_limits::ConnectionLimits;
 use crate::net::{Client, ClosedFor, Stream, closed_unestablished};
 use crate::protocol::Protocol;
 use crate::service::Service;
+use axum::body::HttpBody as _;
+use axum::http::header::{CONNECTION, HeaderValue};
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -35,9 +40,19 @@ pub(super) async fn serve(stream: impl Stream, client: impl Into<Client>, servic
     let progress = Progress::new(client, limits.handshake_timeout);
     let stream = TimedStream::new(stream, progress.clone(), limits);
     let context = Arc::new(Context { service, progress });
-    let answer = service_fn(|request| {
+    // hyper calls this as soon as it has parsed a head, before it reads on.
+    let answer = service_fn(|request: Request<Incoming>| {
         let context = Arc::clone(&context);
-        async move { Ok::<_, Infallible>(handler::respond(&context, request).await) }
+        let body_len = request.body().size_hint().exact();
+        context.progress.body_follows(body_len.unwrap_or(heads::CHUNKED));
+        async move {
+            let mut response = handler::respond(&context, request).await;
+            if body_len.is_none() {
+                // Only hyper knows where this body ends, so the next head could not be checked.
+                response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut connection = pin!(builder(&limits).serve_connection(TokioIo::new(stream), answer));
     let ended = tokio::select! {

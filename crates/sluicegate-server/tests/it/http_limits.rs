@@ -58,6 +58,33 @@ fn a_long_body_is_413() {
 }
 
 #[test]
+fn a_bare_line_feed_in_a_head_is_400() {
+    let serving = with_limits(ConnectionLimits::default());
+    let valid = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n";
+    for invalid in [
+        "\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(),
+        "GET /healthz HTTP/1.1\nHost: localhost\r\n\r\n".to_owned(),
+        format!("{valid}A: b\nC: d\r\n\r\n"),
+        format!("{valid}\n"),
+    ] {
+        assert!(serving.say(&invalid).starts_with("HTTP/1.1 400 "), "{invalid:?}");
+        // Behind another request, and behind a body with such bytes.
+        let body = format!("\n{USER_42}\n\n");
+        let before = format!("{valid}\r\n{}", posted("/v1/check", &body));
+        let mut raw = serving.connect();
+        raw.send(before.clone() + &invalid);
+        let codes: Vec<u16> = (0..3).map(|_| raw.answer().0).collect();
+        assert_eq!(codes, [200, 200, 400], "{invalid:?}");
+    }
+    // After a chunked body the connection ends, as its end is found by hyper only.
+    let chunked = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunks = format!("1\r\n\n\r\n{:x}\r\n{USER_42}\r\n0\r\n\r\n", USER_42.len());
+    let answer = serving.say(format!("{chunked}{chunks}{valid}\n"));
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("connection: close"), "{answer}");
+    assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
+}
+
+#[test]
 fn only_chunked_is_a_transfer_encoding() {
     let serving = with_limits(ConnectionLimits::default());
     let ask = |codings: &str| {

@@ -8,6 +8,7 @@
 //! whole response. While a client waits for a lease its connection is watched: hyper notices a
 //! close only if nothing was sent after the request.
 
+use super::heads::Heads;
 use crate::connection_limits::ConnectionLimits;
 use crate::engine::UndeliveredLease;
 use crate::net::{Client, PeerCloseWatch, PeerClosed};
@@ -15,7 +16,7 @@ use std::future::Future as _;
 use std::io;
 use std::mem;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub(in crate::http) struct Progress {
     handshake_ends: Instant,
     established: Arc<AtomicBool>,
     phase: Arc<Mutex<Phase>>,
+    /// The length of the body of the head that hyper has just parsed, until the socket knows it.
+    body_len: Arc<AtomicU64>,
     /// Leases in responses that are not sent yet. If the client disconnects, they are released.
     undelivered: Arc<Mutex<Vec<Undelivered>>>,
 }
@@ -59,7 +62,8 @@ impl Progress {
     pub(in crate::http) fn new(client: Client, handshake_timeout: Duration) -> Progress {
         let handshake_ends = client.accepted + handshake_timeout;
         let phase = Arc::new(Mutex::new(Phase::Idle(Instant::now())));
-        Progress { client, handshake_ends, established: Arc::default(), phase, undelivered: Arc::default() }
+        let (established, body_len, undelivered) = (Arc::default(), Arc::default(), Arc::default());
+        Progress { client, handshake_ends, established, phase, body_len, undelivered }
     }
 
     pub(in crate::http) fn client(&self) -> &Client {
@@ -78,6 +82,12 @@ impl Progress {
     /// Returns `true` if an unestablished connection has had its time.
     pub(in crate::http) fn is_handshake_over(&self) -> bool {
         !self.established.load(Ordering::Relaxed) && Instant::now() >= self.handshake_ends
+    }
+
+    /// hyper has parsed a head, and will read a body of this length.
+    pub(super) fn body_follows(&self, len: u64) {
+        // Relaxed: the connection is one task.
+        self.body_len.store(len, Ordering::Relaxed);
     }
 
     /// When a silent or slow client is closed.
@@ -162,6 +172,7 @@ pub(in crate::http) struct TimedStream<S> {
     stream: S,
     progress: Progress,
     limits: ConnectionLimits,
+    heads: Heads,
     reading: Timer,
     writing: Timer,
     /// Since when the client has read nothing of a pending response.
@@ -186,6 +197,7 @@ impl<S: PeerClosed> TimedStream<S> {
             stream,
             progress,
             limits,
+            heads: Heads::default(),
             reading,
             writing,
             unread_since,
@@ -240,7 +252,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let TimedStream { stream, progress, heads, .. } = &mut *self;
+        match progress.body_len.swap(0, Ordering::Relaxed) {
+            0 => {}
+            len => heads.body_follows(len),
+        }
+        let read = if heads.take_held(buffer) {
+            Poll::Ready(Ok(()))
+        } else {
+            let read = Pin::new(stream).poll_read(cx, buffer);
+            heads.hold_back(buffer, before);
+            read
+        };
         if read.is_ready() {
             if buffer.filled().len() > before {
                 self.progress.request_started();
