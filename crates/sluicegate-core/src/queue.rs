@@ -95,6 +95,12 @@ pub fn has_pacer<A: Algorithm>(limits: &[A]) -> bool {
     limits.iter().any(|limit| limit.waiting() == Waiting::Queue)
 }
 
+/// Returns `true` if a late admission may be charged as of when it was due. A window or log counts
+/// the moment at which a call acts: charged earlier, it would admit the next call too early.
+pub fn may_charge_late<A: Algorithm>(limits: &[A]) -> bool {
+    limits.iter().all(|limit| limit.waiting() != Waiting::Retry)
+}
+
 /// Returns the moment as of which an admission is charged, or `None` if its time has not come.
 ///
 /// Admissions fall on whole microseconds, while a bucket's next unit is mostly due a fraction
@@ -112,7 +118,7 @@ pub fn charge_time<A: Algorithm>(
     let lent = |(limit, state): (&A, &A::State)| limit.reserve_wait(state, just_before, cost, TICK).ok();
     let longest =
         limits.iter().zip(states).map(lent).try_fold(Span::ZERO, |longest, lent| Some(longest.max(lent?)));
-    if longest.is_some_and(|lent| lent > Span::ZERO) {
+    if longest.is_some_and(|lent| lent > Span::ZERO) && may_charge_late(limits) {
         return Some(just_before);
     }
     let answer = peek_list(limits, states, admission, cost);

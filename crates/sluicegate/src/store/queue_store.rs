@@ -8,7 +8,7 @@ use super::limit_versions::LimitsByTag as _;
 use super::slot_kind::SlotKind;
 use crate::key::Fingerprint;
 use sluicegate_core::all_of::{check_list, peek_list};
-use sluicegate_core::queue::{charge_time, earliest_admission, has_pacer};
+use sluicegate_core::queue::{charge_time, earliest_admission, has_pacer, may_charge_late};
 use sluicegate_core::rollback::Charges;
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub(crate) enum HeadCharge {
     /// The waiter is charged. `charges` can roll that back.
     Charged {
         decision: Decision,
+        /// When it was admitted.
+        at: Time,
         charges: Charges,
         /// When the next waiter is admissible, if there is one and that is known.
         next: Option<Time>,
@@ -95,8 +97,15 @@ pub(crate) trait QueueStore: Send + Sync {
     fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision;
 
     /// Charges the head of a queue, and returns when the next waiter, of cost `then`, is
-    /// admissible.
-    fn charge_head(&self, key: Fingerprint, at: Time, cost: u32, then: Option<u32>) -> HeadCharge;
+    /// admissible. The head is charged as of when it was due if its limits permit that, and as of
+    /// now if not.
+    fn charge_head(
+        &self,
+        key: Fingerprint,
+        due_and_now: (Time, Time),
+        cost: u32,
+        then: Option<u32>,
+    ) -> HeadCharge;
 
     /// Rolls back the charges of a waiter that was dropped, and adjusts those of the `others` above
     /// them.
@@ -133,14 +142,21 @@ impl<S: SlotKind> QueueStore for Store<S> {
         self.read(key, now, |limits, states| peek_list(limits, states, now, cost))
     }
 
-    fn charge_head(&self, key: Fingerprint, at: Time, cost: u32, then: Option<u32>) -> HeadCharge {
+    fn charge_head(
+        &self,
+        key: Fingerprint,
+        (due_at, now): (Time, Time),
+        cost: u32,
+        then: Option<u32>,
+    ) -> HeadCharge {
         let mut shard = self.lock(self.shard_of(key));
-        let charged = self.with_key_in(&mut shard, key, at, |limits, states, receipts| {
+        let charged = self.with_key_in(&mut shard, key, due_at, |limits, states, receipts| {
+            let at = if may_charge_late(limits) { due_at } else { due_at.max(now) };
             let Some(as_of) = charge_time(limits, states, at, cost) else { return HeadCharge::NotYet };
             let charges = Charges::make(limits, states, as_of, cost);
             receipts.charged(as_of);
             let next = then.and_then(|cost| earliest_admission(limits, states, at, cost));
-            HeadCharge::Charged { decision: peek_list(limits, states, at, 0), charges, next }
+            HeadCharge::Charged { decision: peek_list(limits, states, at, 0), at, charges, next }
         });
         let charged = charged.unwrap_or_else(|full| HeadCharge::NoRoom(shard.denial(full, key)));
         if let HeadCharge::Charged { decision, .. } = &charged {

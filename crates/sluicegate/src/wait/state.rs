@@ -22,7 +22,8 @@ use std::task::Waker;
 
 /// A waiter that is admitted late is charged as of when it was due, so that timer lateness does not
 /// accumulate: 10,000 calls at 10,000 per second take one second. This bounds the catch-up: after a
-/// machine has slept for an hour, it does not admit an hour's worth of calls at once.
+/// machine has slept for an hour, it does not admit an hour's worth of calls at once. Windows and
+/// logs, which promise that no more than N act in any period, do not catch up.
 const CATCH_UP_MAX: Span = Span::from_micros(10_000);
 
 /// The maximum number of woken waiters of a queue that have not polled. Dropping one of them
@@ -336,8 +337,8 @@ impl<'a> LockedQueues<'a> {
                 self.deny(key, waiter, Denial::TooLong, store.peek(key, now, 0).denied_for(at.since(until)));
                 continue;
             }
-            match store.charge_head(key, at, cost, queue.waiting.second().map(|ask| ask.cost)) {
-                HeadCharge::Charged { decision, charges, next } => {
+            match store.charge_head(key, (at, now), cost, queue.waiting.second().map(|ask| ask.cost)) {
+                HeadCharge::Charged { decision, at, charges, next } => {
                     queue.waiting.dequeue();
                     if at > due_at {
                         queue.replan();

@@ -88,8 +88,8 @@ impl Heads {
         }
     }
 
-    /// Replaces everything after the `len` bytes that hyper gets now. What comes after that does not
-    /// matter, as hyper closes the connection.
+    /// Replaces everything after the `len` bytes that hyper gets now. What comes after that does
+    /// not matter, as hyper closes the connection.
     fn reject(&mut self, buffer: &mut ReadBuf<'_>, len: usize) {
         (self.held, self.taken, self.body) = (INVALID.to_vec(), 0, CHUNKED);
         if len == 0 {

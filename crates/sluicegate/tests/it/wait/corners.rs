@@ -167,6 +167,33 @@ fn a_waiter_past_its_deadline_is_denied() {
     assert_eq!(past.denial(), Some(Denial::TooLong));
 }
 
+/// A window or log promises how many calls act in any period, so a waiter that is woken late is
+/// charged as of when it is woken. Under a bucket, it is charged as of when it was due.
+#[test]
+fn a_late_waiter_is_charged_when_woken_under_windows_and_logs() {
+    let late = Duration::from_millis(9);
+    for (limit, next_after) in [
+        ("sliding-log 1/s", 1_000_000),
+        ("fixed-window 1/s start=first", 1_000_000),
+        ("token-bucket 1/s burst=1 + sliding-log 1/s", 1_000_000),
+        ("token-bucket 1/s burst=1", 991_000),
+    ] {
+        let (limiter, clock) = limiter(limit);
+        // Without the alarms in between, as after a delay of the timer.
+        let pass = |by: Duration| clock.set(clock.now().saturating_add(Span::from(by)));
+        assert!(limiter.check("k").allowed());
+        let mut callers = [(); 3].map(|()| Caller::new(limiter.acquire("k", 1)));
+        assert!(callers.iter_mut().all(|caller| caller.poll().is_none()), "{limit}");
+        pass(SECOND + late);
+        for [acts, next] in [[0, 1], [1, 2]] {
+            assert!(callers[acts].poll().is_some_and(|acquired| acquired.denial().is_none()), "{limit}");
+            pass(Duration::from_micros(next_after - 1));
+            assert!(callers[next].poll().is_none(), "{limit}: {next} acts too early");
+            pass(Duration::from_micros(1) + late);
+        }
+    }
+}
+
 /// The limits change while a woken waiter has not polled: its charge is not rolled back in terms of
 /// the old ones.
 #[test]
