@@ -13,7 +13,7 @@
 --           full_at is when the bucket is full again, latest when the state last changed
 -- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill;
 --           then full_at = now + ahead + due
--- Reply     the state before the call; a state of another rate is returned for conversion
+-- Reply     the state before the call, even of another rate
 
 local function gcra_read(key, a)
   local raw = call('GET', key)
@@ -62,13 +62,14 @@ local function gcra_try(s, a)
   return true
 end
 
-local function gcra_write(key, s, a)
-  local at, latest = s.at, s.latest
-  if latest < now then
-    latest = now
-  end
+local function gcra_store(key, s, a)
   -- While unseen keys are still filling, a full key must not be dropped.
-  local recovered = math.max(at, (tonumber(ARGV[a + 6]) or 0) + (tonumber(ARGV[a + 7]) or 0))
-  local value = struct.pack('<ddI4', at, latest, s.part) .. ARGV[a]
+  local recovered = math.max(s.at, now, (tonumber(ARGV[a + 6]) or 0) + (tonumber(ARGV[a + 7]) or 0))
+  local value = struct.pack('<ddI4', s.at, s.latest, s.part) .. ARGV[a]
   call('SET', key, value, 'PX', string.format('%d', (recovered - now) / 1000 + slack))
+end
+
+local function gcra_write(key, s, a)
+  s.latest = math.max(s.latest, now)
+  gcra_store(key, s, a)
 end

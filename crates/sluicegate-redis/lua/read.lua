@@ -1,7 +1,7 @@
 -- Returns the state of a key, or of several: for peek and next window. Changes nothing.
 --
 -- KEYS      one state per limit
--- ARGV      15 per limit: a letter, and the algorithm's arguments
+-- ARGV      18 per limit: a letter, and the algorithm's arguments
 -- Reply     1, the time, and each state, even of another limit
 
 local algorithms = {
@@ -14,7 +14,7 @@ local algorithms = {
 
 local reply = { 1, now }
 for i = 1, #KEYS do
-  local a = 3 + (i - 1) * 15
+  local a = 3 + (i - 1) * 18
   local algorithm = algorithms[ARGV[a - 1]]
   local s, other = algorithm.read(KEYS[i], a)
   reply[i + 2] = s and algorithm.report(s, a) or other or false

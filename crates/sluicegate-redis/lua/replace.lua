@@ -1,6 +1,7 @@
--- Replaces a state by its conversion to another limit, unless it has changed meanwhile.
+-- Replaces a state by its conversion to another rate, which needs more than 53 bits, unless it has
+-- changed meanwhile.
 --
--- KEYS[1]   the state; KEYS[2] the key's receipts, which are void under the new limit
+-- KEYS[1]   the state; KEYS[2] the key's receipts, which are void at the new rate
 -- ARGV[2]   the old state; ARGV[3] the new one; ARGV[4] when it is fully recovered
 -- Reply     1 if it was replaced, 0 if not
 

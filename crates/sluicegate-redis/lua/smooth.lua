@@ -6,32 +6,38 @@
 --     a+1   cost
 --     a+2   packed: stable, max, cool_down, initial, start, threshold (-1 without a warm-up), slope
 --     a+3   the longest wait
--- State     packed next, stored .. tag
+-- State     packed next, stored, max, cool_down .. tag
 -- Formula   if now > next: stored = min(max, stored + (now - next) / cool_down), next = now
 --           allow if next - now is at most the longest wait
 --           take = min(stored, cost); stored = stored - take
 --           next = next + time_of(stored, take) + floor((cost - take) * stable)
--- Reply     the state before the call; a state of another limit is returned for conversion
+-- Reply     the state before the call, even of another limit; one of another version is returned
 
 -- The most debt, in microseconds.
 local SMOOTH_CENTURY = 3153600000000000
 
--- Returns the key's state as of now, and the parameters.
+-- Returns the key's state as of now, and the parameters. A state of another limit is converted, as
+-- `adopt` in smooth.rs does; whoever changes state writes it at once.
 local function smooth_read(key, a)
   local stable, max, cool_down, initial, start, threshold, slope = struct.unpack('<ddddddd', ARGV[a + 2])
   local raw, next, stored = call('GET', key), math.min(start, now), initial
+  local old_max, old_cool_down = max, cool_down
+  local is_other = raw and string.sub(raw, 33) ~= ARGV[a]
   if raw then
-    if string.sub(raw, 17) ~= ARGV[a] then
+    if is_other and string.sub(raw, 33, 34) ~= '1 ' then
       return nil, raw
     end
-    next, stored = struct.unpack('<dd', raw)
+    next, stored, old_max, old_cool_down = struct.unpack('<dddd', raw)
   end
   if now > next then
-    stored = math.min(max, stored + (now - next) / cool_down)
+    stored = math.min(old_max, stored + (now - next) / old_cool_down)
     next = now
   end
+  if is_other then
+    stored = stored * max / old_max
+  end
   return {
-    raw = raw, next = next, stored = stored,
+    raw = raw, is_other = is_other, next = next, stored = stored,
     stable = stable, max = max, cool_down = cool_down, threshold = threshold, slope = slope,
     -- While unseen keys hold less, a full key must not be dropped.
     unseen_is_full = start + math.ceil((max - initial) * cool_down),
@@ -70,5 +76,5 @@ end
 local function smooth_write(key, s, a)
   local full = s.next + math.ceil(math.max(0, s.max - s.stored) * s.cool_down)
   local expiry = string.format('%d', (math.max(full, s.unseen_is_full) - now) / 1000 + slack)
-  call('SET', key, struct.pack('<dd', s.next, s.stored) .. ARGV[a], 'PX', expiry)
+  call('SET', key, struct.pack('<dddd', s.next, s.stored, s.max, s.cool_down) .. ARGV[a], 'PX', expiry)
 end

@@ -1,22 +1,23 @@
 -- All verbs that change state, under a list of limits and on several keys: all or nothing.
 --
--- KEYS      one state per limit; then, for verbs with receipts, the key's receipts
+-- KEYS      one state per limit; then the receipts of each key
 -- ARGV[2]   check, take, reserve, wait, within, refund, cancel or settle
 --     3     the number of limits
 --     4     take: up to how much; reserve, wait, within: the longest wait; refund: how much;
 --           settle: the usage
 --     5     reserve, wait, cancel, settle: the receipt
 --     6     verbs with receipts: the limits, as text
---     7...  15 per limit: a letter, and the algorithm's arguments
+--     7...  18 per limit: a letter, and the algorithm's arguments
 -- Reply     1 or 0, the time, and each state before the call (refund: after it)
 --           cancel: 1 if anything was returned; settle: 1 if the receipt was open
 --           'full', the time: the key has too many open receipts
---           'other', the time, the state, its index: a state of another limit; nothing was done
+--           'other', the time, the state, its index: a state of another limit that the script cannot
+--           convert; nothing was done
 --           'windows', the time: the calendar windows around it are needed; nothing was done
 
 local algorithms = {
   b = {
-    read = gcra_read, try = gcra_try, write = gcra_write, report = state_report,
+    read = gcra_read, convert = gcra_convert, try = gcra_try, write = gcra_write, report = state_report,
     remaining = gcra_remaining, reserve_wait = gcra_reserve_wait, charge = gcra_charge, refund = gcra_refund,
     record = gcra_record, roll_back = gcra_roll_back, counts_until = gcra_counts_until, cost = 11,
   },
@@ -49,9 +50,14 @@ local verb, limits, number, name = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local receipts, written_in = KEYS[limits + 1], ARGV[6]
 local parts, reply = {}, { 1, now }
 for i = 1, limits do
-  local a = 8 + (i - 1) * 15
+  local a = 8 + (i - 1) * 18
   local rules = algorithms[ARGV[a - 1]]
   local s, other = rules.read(KEYS[i], a)
+  if other and rules.convert then
+    s = rules.convert(other, KEYS[i], a)
+  elseif s and s.is_other then
+    rules.write(KEYS[i], s, a)
+  end
   if not s then
     return { 'other', now, other, i }
   elseif ARGV[a - 1] == 'f' and now >= s.ends and not fixed_window_end(a) then
@@ -109,12 +115,13 @@ end
 
 -- Returns the open receipts of the key.
 local function receipts_open()
-  local counts = {}
+  local rates = {}
   for i = 1, limits do
     local a = parts[i].a
-    counts[i] = ARGV[a - 1] == 'b' and tonumber(ARGV[a + 1]) or 0
+    local is_bucket = ARGV[a - 1] == 'b'
+    rates[i] = { count = is_bucket and tonumber(ARGV[a + 1]) or 0, period = tonumber(ARGV[a + 14]) or 0 }
   end
-  return receipts_read(receipts, written_in, counts)
+  return receipts_read(receipts, written_in, rates)
 end
 
 -- Returns until when any charge of a receipt counts.

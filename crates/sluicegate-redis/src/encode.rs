@@ -34,7 +34,7 @@ const VERSION: &str = "1 ";
 const SHORT_LOG: u32 = 200;
 
 /// The number of arguments per limit in a script for lists of limits, including its letter.
-const BLOCK: usize = 15;
+const BLOCK: usize = 18;
 
 /// A key's state in a script's reply: as stored, or for a log the slots that matter. `None` if the
 /// key is unseen.
@@ -50,6 +50,15 @@ pub(crate) struct EncodedLimit {
     pub(crate) letter: char,
     /// The latest time of a call under this limit.
     pub(crate) latest: Time,
+}
+
+/// Where a limit is in a script call, for the conversion of a bucket's state. Both count from 1.
+pub(crate) struct Place {
+    /// The index of the key's receipts.
+    pub(crate) receipts: usize,
+    /// The index of the limit in its list.
+    pub(crate) limit: usize,
+    pub(crate) preserve_recovery_time: bool,
 }
 
 enum Kind {
@@ -146,13 +155,6 @@ impl EncodedLimit {
         }
     }
 
-    /// The script for a check under this limit alone that first converts a state of another limit,
-    /// if there is one.
-    pub(crate) fn convert_and_check(&self) -> Option<&'static LazyLock<Script>> {
-        let converts = matches!(self.kind, Kind::Bucket { initial: None, .. });
-        converts.then_some(&scripts::CONVERT_AND_CHECK_BUCKET)
-    }
-
     /// Returns `true` if denied calls count too.
     pub(crate) fn counts_denied(&self) -> bool {
         matches!(self.kind, Kind::SlidingLog { count_all: true, .. })
@@ -164,9 +166,10 @@ impl EncodedLimit {
         matches!(self.kind, Kind::Smooth { .. })
     }
 
-    /// Identifies what a receipt's charges were written for.
-    pub(crate) fn tag(&self) -> &str {
-        &self.tag
+    /// Identifies what a receipt's charges were written for. Those of a bucket survive a change of
+    /// its rate.
+    pub(crate) fn receipts_tag(&self) -> &str {
+        if matches!(self.kind, Kind::Bucket { .. }) { VERSION } else { &self.tag }
     }
 
     /// Adds the arguments of a check under this limit alone. Numbers are packed, which is faster to
@@ -263,7 +266,7 @@ impl EncodedLimit {
     }
 
     /// Adds the block of arguments for a script that takes lists of limits.
-    pub(crate) fn add_block(&self, call: &mut ScriptCall, cost: u32, now: Option<Time>) {
+    pub(crate) fn add_block(&self, call: &mut ScriptCall, cost: u32, now: Option<Time>, place: &Place) {
         let letter = match self.kind {
             Kind::Bucket { .. } => "b",
             Kind::FixedWindow { .. } => "f",
@@ -280,6 +283,8 @@ impl EncodedLimit {
             let interval = time_for(*rate, 1);
             call.arg(interval.whole).arg(interval.part).arg(cost).arg(*burst);
             call.arg(if *is_paced { "paced" } else { "" });
+            call.arg(if place.preserve_recovery_time { 0 } else { rate.period().as_micros() });
+            call.arg(place.receipts).arg(place.limit);
             added = BLOCK;
         }
         for _ in added..BLOCK {

@@ -12,6 +12,7 @@ const SMOOTH: &str = include_str!("../lua/smooth.lua");
 const CHECK_LOG: &str = include_str!("../lua/check/sliding_log.lua");
 const LEASES: &str = include_str!("../lua/semaphore/leases.lua");
 const QUEUE: &str = include_str!("../lua/semaphore/queue.lua");
+const RESCALE: &str = include_str!("../lua/rescale.lua");
 const RECEIPTS: &str = include_str!("../lua/returns/receipts.lua");
 const REPORT: &str = include_str!("../lua/report.lua");
 
@@ -19,12 +20,6 @@ const REPORT: &str = include_str!("../lua/report.lua");
 pub(crate) static CHECK_BUCKET: LazyLock<Script> = LazyLock::new(|| {
     let check = include_str!("../lua/check/gcra.lua");
     Script::new([PRELUDE, check].concat())
-});
-
-/// A check under one bucket whose state was written at another rate.
-pub(crate) static CONVERT_AND_CHECK_BUCKET: LazyLock<Script> = LazyLock::new(|| {
-    let convert = include_str!("../lua/convert_gcra.lua");
-    Script::new([PRELUDE, convert, include_str!("../lua/check/gcra.lua")].concat())
 });
 
 /// A check under one fixed window.
@@ -84,7 +79,9 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
             include_str!("../lua/returns/sliding_window.lua"),
             include_str!("../lua/returns/sliding_log.lua"),
             include_str!("../lua/returns/smooth.lua"),
+            RESCALE,
             RECEIPTS,
+            include_str!("../lua/returns/convert_gcra.lua"),
             include_str!("../lua/verbs.lua"),
         ]
         .concat(),
@@ -97,7 +94,7 @@ pub(crate) static REPLACE: LazyLock<Script> =
 /// Deletes one receipt.
 pub(crate) static FORGET: LazyLock<Script> = LazyLock::new(|| {
     let forget = include_str!("../lua/forget.lua");
-    Script::new([PRELUDE, RECEIPTS, forget].concat())
+    Script::new([PRELUDE, RESCALE, RECEIPTS, forget].concat())
 });
 
 pub(crate) static RESET: LazyLock<Script> =

@@ -9,6 +9,9 @@ local s, other = smooth_read(KEYS[1], 2)
 if not s then
   return 'o' .. seconds .. ' ' .. micros .. ' ' .. other
 end
+if s.is_other then
+  smooth_write(KEYS[1], s, 2)
+end
 if not smooth_try(s, 2) then
   return '0' .. seconds .. ' ' .. micros .. ' ' .. (s.raw or '')
 end

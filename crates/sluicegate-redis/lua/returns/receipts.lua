@@ -10,14 +10,17 @@
 -- Cells are kept in blocks, and the header has the sum of each block, so that a call reads the
 -- header and one or two blocks, however many receipts are open.
 --
--- Fields    '#2', the header: next number, receipts, blocks, limits, length of the text; the text
---           of the limits; per limit its count (0: whole units only), and the stack and height of
---           the last run (-1: closed); per block the first number and how many receipts it has;
---           then cells, one per block: the sum of its last run, and whether that starts in it
---           'b' and a first number, a block: names, then cells
+-- Fields    '#3', the header: next number, receipts, blocks, limits, length of the text; the text
+--           of the limits; per limit its count (0: whole units only) and period, and the stack and
+--           height of the last run (-1: closed); per block the first number and how many receipts
+--           it has; then cells, one per block: the sum of its last run, and whether that starts in
+--           it
+--           'b' and a first number, a block: names, cells, then the count and period of each limit
 --           a name, a receipt: number, when it was made, and per limit cost, stack, waited
 -- Cells     per limit the columns starts ('1' or '0'), wholes and, for buckets, parts. A block that
 --           a return has emptied is not rewritten: if its sum is 0, so are its cells.
+-- Rates     A bucket's heights are times, so a change of its rate changes all of them. The header is
+--           converted at once; a block of a key with many receipts when it is read next.
 -- Later     A receipt with an expiry, with more charges or with more keys stores these behind its
 --           limits; a further charge is a cell of its own, under another number. The earliest
 --           expiry of each block is one more column of the header.
@@ -27,6 +30,8 @@ local RECEIPTS_MAX, BLOCK_MAX = 16384, 128
 local DROPPED_MAX = 8
 local HOUR = 3600000000
 local NAME = 16
+-- Up to this many receipts are converted to another rate at once.
+local RESCALED_MAX = 256
 
 local function is_more(whole, part, than, than_part)
   return whole > than or whole == than and part > than_part
@@ -174,10 +179,43 @@ local function cells_take(c, at, whole, part)
   return at, whole, part
 end
 
--- Returns the receipts of a key. `text` are its limits, and `counts` those of its buckets, or 0;
--- receipts of other limits are void. Without a text the limits are those of the receipts.
-local function receipts_read(key, text, counts)
-  local raw = call('HGET', key, '#2')
+-- Writes a limit's cells, as what is left between heights.
+local function cells_set(c, count, wholes, parts)
+  c.count = count
+  local columns = { {}, {} }
+  for at = 1, #wholes do
+    columns[1][at], columns[2][at] = struct.pack('<d', wholes[at]), struct.pack('<I4', parts[at])
+  end
+  c.wholes, c.parts = table.concat(columns[1]), table.concat(columns[2])
+end
+
+-- Converts cells to another rate. `convert` maps a height to one at that rate. The cells follow
+-- those with a sum of `below`, which is `new_below` at that rate. Returns both sums at the end.
+local function cells_rescale(c, change, convert, below, new_below)
+  local n = #c.starts
+  local wholes, parts = column_items(c.wholes, 'd', 8, 1, n), column_items(c.parts, 'I4', 4, 1, n)
+  local whole, part, last, last_part = below[1], below[2], new_below[1], new_below[2]
+  for at = 1, n do
+    if string.byte(c.starts, at) == 49 then
+      whole, part, last, last_part = 0, 0, 0, 0
+    end
+    whole, part = sum_of(whole, part, wholes[at], parts[at], change.count)
+    local height, height_part = convert(whole, part)
+    if is_more(last, last_part, height, height_part) then
+      height, height_part = last, last_part
+    end
+    wholes[at], parts[at] = difference(height, height_part, last, last_part, change.new_count)
+    last, last_part = height, height_part
+  end
+  cells_set(c, change.new_count, wholes, parts)
+  return { whole, part }, { last, last_part }
+end
+
+-- Returns the receipts of a key. `text` are its limits, and `rates` those of its buckets, with a
+-- count of 0 for other limits; receipts of other limits are void, and those of another rate worth
+-- nothing. Without a text the limits are those of the receipts.
+local function receipts_read(key, text, rates)
+  local raw = call('HGET', key, '#3')
   local r = { key = key, text = text, number = 1, open = 0, n = 0, limits = {}, firsts = '', sizes = '', blocks = {} }
   if raw then
     local number, open, n, limits, length = struct.unpack('<dI4I4I4I4', raw)
@@ -186,19 +224,27 @@ local function receipts_read(key, text, counts)
       r.text, r.number, r.open, r.n = written_in, number, open, n
       local offset = 25 + length
       for i = 1, limits do
-        local count, stack, whole, part = struct.unpack('<dddI4', raw, offset)
-        r.limits[i] = { count = count, stack = stack, whole = whole, part = part }
-        offset = offset + 28
+        local count, period, stack, whole, part = struct.unpack('<ddddI4', raw, offset)
+        r.limits[i] = { count = count, period = period, stack = stack, whole = whole, part = part }
+        offset = offset + 36
       end
       r.firsts = string.sub(raw, offset, offset + 8 * n - 1)
       r.sizes = string.sub(raw, offset + 8 * n, offset + 10 * n - 1)
       r.sums = cells_read(raw, offset + 10 * n, n, r.limits)
+      for i = 1, #(rates or {}) do
+        local limit, rate = r.limits[i], rates[i]
+        if limit.count ~= rate.count or limit.period ~= rate.period then
+          limit.count, limit.period, limit.whole, limit.part = rate.count, rate.period, 0, 0
+          r.sums[i].count = rate.count
+          cells_clear(r.sums[i], 1, n)
+        end
+      end
       return r
     end
     call('UNLINK', key)
   end
-  for i = 1, #(counts or {}) do
-    r.limits[i] = { count = counts[i], stack = -1, whole = 0, part = 0 }
+  for i = 1, #(rates or {}) do
+    r.limits[i] = { count = rates[i].count, period = rates[i].period, stack = -1, whole = 0, part = 0 }
   end
   r.sums = cells_read('', 1, 0, r.limits)
   return r
@@ -216,17 +262,44 @@ local function receipts_resize(r, b, size)
   r.sizes = column_put(r.sizes, 2, b, b, struct.pack('<I2', size))
 end
 
--- Returns a block, which is written by `receipts_write`.
-local function receipts_block(r, b)
+-- Converts a block's cells to the rate of the header. Its last run is measured from its end, whose
+-- height is known, so that heights are exact to one part of a microsecond. Earlier runs are of
+-- states that were lost, and worth nothing.
+local function block_rescale(c, count, period, limit, sum, sum_part)
+  c.count = count
+  local n = #c.starts
+  local total, total_part = cells_run(c, n)
+  local from = n - (string.find(string.reverse(c.starts), '1', 1, true) or n) + 1
+  cells_clear(c, 1, from - 1)
+  local change = rate_change(count, period, limit.count, limit.period)
+  cells_rescale(c, change, function(whole, part)
+    local above, above_part = difference(total, total_part, whole, part, count)
+    above, above_part = rescaled(change, above, above_part)
+    if not above or is_more(above, above_part, sum, sum_part) then
+      return 0, 0
+    end
+    return difference(sum, sum_part, above, above_part, limit.count)
+  end, { 0, 0 }, { 0, 0 })
+end
+
+-- Returns a block, which is written by `receipts_write`. Its last run may hold more than the header
+-- says, which is about to be taken from it.
+local function receipts_block(r, b, more, more_part)
   local first = receipts_first(r, b)
   local block = r.blocks[first]
   if not block then
     local raw, n = call('HGET', r.key, 'b' .. first), receipts_size(r, b)
-    block = { names = string.sub(raw, 1, NAME * n), cells = cells_read(raw, NAME * n + 1, n, r.limits) }
+    local cells = cells_read(raw, NAME * n + 1, n, r.limits)
+    block = { names = string.sub(raw, 1, NAME * n), cells = cells }
     for i = 1, #r.limits do
+      local limit = r.limits[i]
       local whole, part = cell_get(r.sums[i], b)
+      whole, part = sum_of(whole, part, more and more[i] or 0, more_part and more_part[i] or 0, limit.count)
+      local count, period = struct.unpack('<dd', raw, #raw - 16 * (#r.limits - i + 1) + 1)
       if whole == 0 and part == 0 and string.byte(r.sums[i].starts, b) == 48 then
-        cells_clear(block.cells[i], 1, n)
+        cells_clear(cells[i], 1, n)
+      elseif count ~= limit.count or period ~= limit.period then
+        block_rescale(cells[i], count, period, limit, whole, part)
       end
     end
     r.blocks[first] = block
@@ -242,15 +315,18 @@ local function receipts_write(r)
   local out = { struct.pack('<dI4I4I4I4', r.number, r.open, r.n, #r.limits, #r.text), r.text }
   for i = 1, #r.limits do
     local limit = r.limits[i]
-    out[#out + 1] = struct.pack('<dddI4', limit.count, limit.stack, limit.whole, limit.part)
+    out[#out + 1] = struct.pack('<ddddI4', limit.count, limit.period, limit.stack, limit.whole, limit.part)
   end
   out[#out + 1] = r.firsts
   out[#out + 1] = r.sizes
   cells_write(r.sums, out)
-  call('HSET', r.key, '#2', table.concat(out))
+  call('HSET', r.key, '#3', table.concat(out))
   for first, block in pairs(r.blocks) do
     out = { block.names }
     cells_write(block.cells, out)
+    for i = 1, #r.limits do
+      out[#out + 1] = struct.pack('<dd', r.limits[i].count, r.limits[i].period)
+    end
     call('HSET', r.key, 'b' .. first, table.concat(out))
   end
 end
@@ -301,7 +377,8 @@ end
 local function receipts_take(r, i, b, whole, part)
   local at, rest, rest_part = cells_take(r.sums[i], b, whole, part)
   if at > 0 then
-    cells_take(receipts_block(r, at).cells[i], receipts_size(r, at), rest, rest_part)
+    local block = receipts_block(r, at, { [i] = rest }, { [i] = rest_part })
+    cells_take(block.cells[i], receipts_size(r, at), rest, rest_part)
   end
 end
 
@@ -335,6 +412,38 @@ local function receipts_cap(r, i, stack, whole, part)
     receipts_take(r, i, r.n, difference(limit.whole, limit.part, whole, part, limit.count))
     limit.whole, limit.part = whole, part
   end
+end
+
+-- Converts the heights under a bucket to another rate, from a moment on, as its state is: all of
+-- the header, and the blocks if they are few. Of many blocks, only that is converted in which the
+-- moment lies: what has leaked before it is not converted.
+local function receipts_rescale(r, i, change, from)
+  local limit = r.limits[i]
+  local function convert(whole, part)
+    if whole < from then
+      return whole, 0
+    end
+    local height, height_part = rescaled(change, whole - from, part)
+    if not height then
+      return from, 0
+    end
+    return from + height, height_part
+  end
+  local sums, below, new_below = r.sums[i], { 0, 0 }, { 0, 0 }
+  for b = 1, r.n do
+    local whole, part = cell_get(sums, b)
+    if string.byte(sums.starts, b) == 48 then
+      whole, part = sum_of(below[1], below[2], whole, part, change.count)
+    end
+    if r.open <= RESCALED_MAX or below[1] < from and whole >= from then
+      cells_rescale(receipts_block(r, b).cells[i], change, convert, below, new_below)
+    end
+    below = { whole, part }
+    new_below = { convert(whole, part) }
+  end
+  cells_rescale(sums, change, convert, { 0, 0 }, { 0, 0 })
+  limit.count, limit.period = change.new_count, change.new_period
+  limit.whole, limit.part = convert(limit.whole, limit.part)
 end
 
 -- Merges a block with the next one.

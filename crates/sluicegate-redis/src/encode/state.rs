@@ -16,7 +16,7 @@ use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Rate}
 const BUCKET_LEN: usize = 20;
 
 /// The length of a `smooth` state without its tag.
-const SMOOTH_LEN: usize = 16;
+const SMOOTH_LEN: usize = 32;
 
 impl EncodedLimit {
     /// Decodes the state in a script's reply.
@@ -27,7 +27,7 @@ impl EncodedLimit {
             (_, None) => Some(AnyState::Cell(Cell::UNSEEN)),
             (_, Some(state)) => match state.strip_suffix(self.tag.as_bytes()) {
                 Some(packed) => Some(AnyState::Cell(self.cell(packed, None)?.0)),
-                // Only a peek gets here: a call that charges converts the state first.
+                // As the script has converted it, or would.
                 None => Some(AnyState::Cell(self.converted(state, now, preserve_recovery_time)?.0)),
             },
         }
@@ -46,7 +46,13 @@ impl EncodedLimit {
             }
             Kind::FixedWindow { .. } => (Cell { at, a: packed.u32()?, b: 0 }, 0),
             Kind::SlidingWindow { .. } => (Cell { at, a: packed.u32()?, b: packed.u32()? }, 0),
-            Kind::Smooth { .. } => (Smooth::state_of(Time::from_micros(at)?, packed.permits()?), 0),
+            Kind::Smooth { .. } => {
+                let cell = Smooth::state_of(Time::from_micros(at)?, packed.permits()?);
+                // The parameters that a script needs to convert it.
+                packed.permits()?;
+                packed.permits()?;
+                (cell, 0)
+            }
             Kind::SlidingLog { .. } => return None,
         };
         packed.0.is_empty().then_some(cell)
@@ -86,21 +92,15 @@ impl EncodedLimit {
         preserve_recovery_time: bool,
     ) -> Option<(Vec<u8>, u64)> {
         let (cell, latest) = self.converted(old, now, preserve_recovery_time)?;
-        let packed = match Smooth::next_and_stored(&cell) {
-            Some((next, stored)) if self.is_smooth() => Packed::new().f64(next).double(stored),
-            _ => Packed::new().f64(cell.at).f64(latest).u32(cell.a),
-        };
+        let packed = Packed::new().f64(cell.at).f64(latest).u32(cell.a);
         // While unseen keys are still filling, a key that has called must not be dropped.
         let filled = match &self.kind {
             Kind::Bucket { rate, initial: Some((start, missing)), .. } => {
                 start.as_micros() + time_for(*rate, *missing).whole
             }
-            Kind::Smooth { .. } => {
-                let is_full_at =
-                    |cell| now.saturating_add(self.limit.reset_after(&AnyState::Cell(cell), now));
-                is_full_at(cell).max(is_full_at(Cell::UNSEEN)).as_micros()
-            }
-            _ => 0,
+            Kind::Bucket { .. } => 0,
+            // Scripts convert all other states.
+            _ => return None,
         };
         Some(([&packed.0, self.tag.as_bytes()].concat(), cell.at.max(filled)))
     }

@@ -99,7 +99,7 @@ impl RedisLimiterBuilder {
         let mut tags = String::new();
         for limit in &encoded {
             tags.push(limit.letter);
-            tags.push_str(limit.tag());
+            tags.push_str(limit.receipts_tag());
         }
         let fallback = Fallback::limiter(&self.fallback, &limits, (&store, &scope))?;
         let preserve_recovery_time = self.preserve_recovery_time;

@@ -4,7 +4,7 @@
 use super::Inner;
 use super::call::RedisCall;
 use super::reply::ScriptReply;
-use crate::encode::EncodedLimit;
+use crate::encode::{EncodedLimit, Place};
 use crate::failure::unreadable_state;
 use crate::receipt::StoredReceipt;
 use crate::round_trip::RoundTrip;
@@ -94,7 +94,7 @@ pub(super) async fn execute_each(
     let before = round_trip.answered();
     let mut replies: Vec<Option<Result<ScriptReply, StoreFailure>>> =
         operations.iter().map(|operation| operation.check_time().err().map(Err)).collect();
-    // Those that met a state of another limit, which the next script call converts by itself.
+    // Checks that met a state of another rate, which the script for all verbs converts by itself.
     let mut converting = vec![false; operations.len()];
     for _ in 0..ATTEMPTS_MAX {
         let left: Vec<usize> = (0..operations.len()).filter(|index| replies[*index].is_none()).collect();
@@ -103,8 +103,7 @@ pub(super) async fn execute_each(
         }
         let script_call = |index: &usize| {
             let operation = &operations[*index];
-            let converts = converting[*index].then(|| operation.convert_and_check_call()).flatten();
-            converts.unwrap_or_else(|| operation.script_call())
+            if converting[*index] { operation.verb_call() } else { operation.script_call() }
         };
         let calls: Vec<ScriptCall> = left.iter().map(script_call).collect();
         let mut undecided: Vec<usize> = Vec::new();
@@ -114,7 +113,7 @@ pub(super) async fn execute_each(
             match answer.and_then(ScriptReply::read) {
                 Ok(ScriptReply::NeedsWindows { now }) => operation.learn_windows(now),
                 Ok(ScriptReply::OtherLimit { .. })
-                    if !converting[index] && operation.convert_and_check_call().is_some() =>
+                    if !converting[index] && matches!(operation.verb, Verb::Check) =>
                 {
                     converting[index] = true;
                 }
@@ -194,21 +193,6 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// A check that first converts a state of another limit, whichever it is by then. So it is
-    /// decided even if another process keeps converting the state back.
-    fn convert_and_check_call(&self) -> Option<ScriptCall> {
-        let ([call], Verb::Check) = (self.calls, self.verb) else { return None };
-        let [encoded] = call.inner.encoded.as_slice() else { return None };
-        if call.cost == 0 || call.inner.preserve_recovery_time {
-            return None;
-        }
-        let names =
-            [call.inner.names.state(0, encoded.letter, &call.key), call.inner.names.receipts(&call.key)];
-        let mut script_call = ScriptCall::new(encoded.convert_and_check()?, &names).at(call.at);
-        encoded.add_check(&mut script_call, call.cost, Span::ZERO, call.at);
-        Some(script_call)
-    }
-
     /// A call of the script for all verbs and any list of limits.
     fn verb_call(&self) -> ScriptCall {
         let first = self.calls.first();
@@ -228,21 +212,17 @@ impl<'a> Operation<'a> {
         };
         let mut names: Vec<Vec<u8>> = self.calls.iter().flat_map(RedisCall::state_names).collect();
         let limits = names.len();
-        if receipt.is_some() {
-            names.extend(first.map(|call| call.inner.names.receipts(&call.key)));
-        }
+        names.extend(self.calls.iter().map(|call| call.inner.names.receipts(&call.key)));
         let mut script_call = ScriptCall::new(&scripts::VERBS, &names).at(at);
         script_call.arg(verb).arg(limits).arg(number).arg(receipt.unwrap_or_default());
         script_call.arg(first.map_or("", |call| &call.inner.tags));
-        for call in self.calls {
+        for (index, call) in self.calls.iter().enumerate() {
             let cost = match self.verb {
                 Verb::Take => call.cost.min(1),
                 Verb::Refund | Verb::Close { .. } => 0,
                 _ => call.cost,
             };
-            for encoded in &call.inner.encoded {
-                encoded.add_block(&mut script_call, cost, at);
-            }
+            call.add_blocks(&mut script_call, cost, limits + index + 1);
         }
         script_call
     }
@@ -289,10 +269,17 @@ impl RedisCall<'_> {
     fn read_call(&self, cost: u32) -> ScriptCall {
         let names: Vec<Vec<u8>> = self.state_names().collect();
         let mut script_call = ScriptCall::new(&scripts::READ, &names).at(self.at);
-        for encoded in &self.inner.encoded {
-            encoded.add_block(&mut script_call, cost, self.at);
-        }
+        self.add_blocks(&mut script_call, cost, 0);
         script_call
+    }
+
+    /// Adds the arguments of each limit. `receipts` is the index of the key's receipts.
+    fn add_blocks(&self, script_call: &mut ScriptCall, cost: u32, receipts: usize) {
+        let preserve_recovery_time = self.inner.preserve_recovery_time;
+        for (index, encoded) in self.inner.encoded.iter().enumerate() {
+            let place = Place { receipts, limit: index + 1, preserve_recovery_time };
+            encoded.add_block(script_call, cost, self.at, &place);
+        }
     }
 
     /// The names of the key's states, one per limit.

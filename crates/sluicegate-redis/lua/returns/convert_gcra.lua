@@ -1,0 +1,47 @@
+-- Converts the state of a bucket that was written at another rate, and the key's receipts with it.
+-- The call that needs it does this first, in one step, so that no other process can change the
+-- state in between.
+--
+-- ARGV a+14   period     of the rate, or 0 if a conversion keeps the moment of full recovery
+--      a+15   receipts   the index of the key's receipts in KEYS
+--      a+16   place      of the limit in its list
+--
+-- A state that needs numbers of 2^53 or more stays as it is, and so does one that cannot be read.
+-- Both are returned.
+
+local function gcra_convert(raw, key, a)
+  local old_count, old_period = string.match(string.sub(raw, 21), '^1 (%d+)/(%d+) $')
+  if not old_count then
+    return nil
+  end
+  local count, period = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 14])
+  old_count, old_period = tonumber(old_count), period > 0 and tonumber(old_period) or 0
+  local at, latest, part = struct.unpack('<ddI4', raw)
+  -- A damaged state is not read.
+  local function is_time(number)
+    return number >= 0 and number < 9007199254740992 and number == math.floor(number)
+  end
+  if not is_time(at) or not is_time(latest) or part >= old_count or period > 0 and old_period == 0 then
+    return nil
+  end
+  local change = rate_change(old_count, old_period, count, period)
+  -- After a step back of the clock, usage is measured at the latest known time.
+  local from = period > 0 and math.max(now, math.min(latest, at)) or 0
+  local whole, new_part = 0, 0
+  if at >= from then
+    whole, new_part = rescaled(change, at - from, part)
+  end
+  if not whole or period > 0 and whole > CENTURY then
+    return nil
+  end
+  local s = { raw = raw, at = from + whole, latest = latest, part = new_part }
+  gcra_store(key, s, a)
+  local receipts = receipts_read(KEYS[tonumber(ARGV[a + 15])])
+  local limit = receipts.limits[tonumber(ARGV[a + 16])]
+  -- Receipts of another rate were written before the state was dropped, and are worth nothing.
+  if limit and limit.count == old_count and limit.period == old_period then
+    receipts_rescale(receipts, tonumber(ARGV[a + 16]), change, from)
+    receipts_write(receipts)
+  end
+  return s
+end
