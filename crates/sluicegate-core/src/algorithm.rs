@@ -64,6 +64,16 @@ pub trait Algorithm {
     /// recovered. Callers check what remains first, except to create debt by borrowing or settling.
     fn charge(&self, state: &mut Self::State, now: Time, cost: u32) -> Span;
 
+    /// Returns how many log entries more than it has memory for the state would need if a call of
+    /// this cost came now: 0 if the call would not be recorded, or is recorded in place.
+    #[inline]
+    fn growth(&self, _state: &Self::State, _now: Time, _cost: u32) -> usize {
+        0
+    }
+
+    /// Allocates memory for this many log entries.
+    fn grow(&self, _state: &mut Self::State, _by: usize) {}
+
     /// Records a denied call, for limits that count those as well. Returns `true` if it was
     /// recorded.
     fn record_denied(&self, _state: &mut Self::State, _now: Time, _cost: u32) -> bool {

@@ -45,6 +45,14 @@ impl AnyState {
         }
     }
 
+    /// Returns the number of log entries that fit into the allocated memory.
+    pub fn log_capacity(&self) -> usize {
+        match self {
+            AnyState::Cell(_) => 0,
+            AnyState::Log(log) => log.capacity(),
+        }
+    }
+
     /// Returns the cell, or an unseen one in place of a log, which no limit with a cell has
     /// written.
     fn cell(&self) -> &Cell {
@@ -92,6 +100,19 @@ impl Algorithm for AnyLimit {
         match self {
             AnyLimit::Cell(limit) => limit.check(state.cell_mut(), now, cost),
             AnyLimit::Log(limit) => limit.check(state.log_mut(), now, cost),
+        }
+    }
+
+    fn growth(&self, state: &AnyState, now: Time, cost: u32) -> usize {
+        match self {
+            AnyLimit::Cell(_) => 0,
+            AnyLimit::Log(limit) => limit.growth(state.log(), now, cost),
+        }
+    }
+
+    fn grow(&self, state: &mut AnyState, by: usize) {
+        if let AnyLimit::Log(limit) = self {
+            limit.grow(state.log_mut(), by);
         }
     }
 

@@ -41,6 +41,9 @@ const REBASE_AT: u64 = 1 << 60;
 /// between two calls.
 const SCANNED_FIRST: usize = 4;
 
+/// The fewest entries by which a log grows, unless its limit needs fewer.
+const BLOCK_MIN: usize = 4;
+
 /// The sliding log. Pick it when the count must hold in every period, and is small enough to
 /// record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -121,6 +124,16 @@ impl Log {
         log
     }
 
+    /// Returns the number of entries that fit into the allocated memory.
+    pub fn capacity(&self) -> usize {
+        self.entries.capacity()
+    }
+
+    /// Allocates memory for this many entries more than fit now, so that a store can bound it.
+    pub fn grow(&mut self, by: usize) {
+        self.entries.reserve_exact(self.entries.capacity() - self.entries.len() + by);
+    }
+
     /// Returns the number of entries, including aged-out ones that were not dropped yet.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -173,6 +186,16 @@ impl SlidingLog {
         }
         let few = log.entries.iter().take(SCANNED_FIRST).position(is_live);
         few.unwrap_or_else(|| log.entries.partition_point(|entry| !is_live(entry)))
+    }
+
+    /// Returns by how many entries a log without room grows: by a quarter, so that copying stays
+    /// cheap, but not beyond what the limit can record. (`count=all` records a denied call before
+    /// it drops older ones.)
+    fn block(&self, log: &Log) -> usize {
+        let most =
+            usize::try_from(self.rate.count()).unwrap_or(usize::MAX).saturating_add(self.count_all.into());
+        let capacity = log.capacity();
+        (capacity / 4).max(BLOCK_MIN).min(most.saturating_sub(capacity)).max(1)
     }
 
     /// Returns the time until an entry ages out.
@@ -235,9 +258,27 @@ impl Algorithm for SlidingLog {
         let total = state.total_before(state.entries.len()) + u64::from(cost);
         match state.entries.back_mut() {
             Some(last) if last.at == state.latest => last.total = total,
-            _ => state.entries.push_back(Entry { at: state.latest, total }),
+            _ => {
+                if state.entries.len() == state.capacity() {
+                    state.grow(self.block(state));
+                }
+                state.entries.push_back(Entry { at: state.latest, total });
+            }
         }
         Span::from_micros(state.latest + self.rate.period().as_micros() - now.as_micros())
+    }
+
+    #[inline]
+    fn growth(&self, state: &Log, now: Time, cost: u32) -> usize {
+        let is_full = || self.oldest_live(state, now) == 0;
+        if state.len() < state.capacity() || (!state.is_empty() && !is_full()) {
+            return 0;
+        }
+        if self.count_all || cost <= self.remaining(state, now) { self.block(state) } else { 0 }
+    }
+
+    fn grow(&self, state: &mut Log, by: usize) {
+        state.grow(by);
     }
 
     fn record_denied(&self, state: &mut Log, now: Time, cost: u32) -> bool {

@@ -93,6 +93,8 @@ pub struct Settings {
     pub max_keys: usize,
     /// The most open receipts, in memory.
     pub max_receipts: usize,
+    /// The most log entries of all keys, in memory.
+    pub max_log_entries: usize,
     /// The most leases held or waited for, in memory.
     pub max_leases: usize,
     /// What happens to a new key when `max_keys` keys are held and none is fully recovered.
@@ -114,6 +116,7 @@ impl Default for Settings {
             cost_max: u64::from(sluicegate_core::bounds::COUNT_MAX),
             max_keys: sluicegate::MAX_KEYS_DEFAULT,
             max_receipts: sluicegate::MAX_RECEIPTS_DEFAULT,
+            max_log_entries: sluicegate::MAX_LOG_ENTRIES_DEFAULT,
             max_leases: sluicegate::semaphore::MAX_LEASES_DEFAULT,
             on_full: OnFull::Evict,
             on_failure: OnStoreFailure::Error,

@@ -97,8 +97,8 @@ pub use key::{Key, KeyWriter};
 pub use limit::{Limit, LimitError};
 pub use limiter::{
     BuildError, CALLS_MAX, Call, HashedKey, IntoLimits, Limiter, LimiterBuilder, MAX_KEYS_DEFAULT,
-    MAX_KEYS_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, Observer, Reservation, StoreStats, VerbError,
-    check_all, check_all_at, check_all_each, check_all_each_at,
+    MAX_KEYS_MAX, MAX_LOG_ENTRIES_DEFAULT, MAX_LOG_ENTRIES_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX,
+    Observer, Reservation, StoreStats, VerbError, check_all, check_all_at, check_all_each, check_all_each_at,
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
 pub use sluicegate_core::{Decision, Denied, RetryAfter, Span, Time};

@@ -14,8 +14,8 @@ mod store_by_algorithm;
 pub(crate) use builder::queue_bounds;
 pub use builder::within;
 pub use builder::{
-    IntoLimits, LimiterBuilder, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT,
-    MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX,
+    IntoLimits, LimiterBuilder, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LOG_ENTRIES_DEFAULT, MAX_LOG_ENTRIES_MAX,
+    MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, MAX_WAITERS_MAX,
 };
 pub use check_all::{CALLS_MAX, Call, check_all, check_all_at, check_all_each, check_all_each_at};
 pub use error::{BuildError, VerbError};
@@ -366,9 +366,7 @@ impl Limiter {
     /// after another, so call this when metrics are read and not with every call.
     pub fn stats(&self) -> StoreStats {
         let waiting = self.queues().waiting();
-        on_store!(&self.inner.store, store => {
-            StoreStats::of(store.counts(), store.keys(), store.max_keys(), waiting)
-        })
+        on_store!(&self.inner.store, store => StoreStats::of(store, waiting))
     }
 
     /// Returns the time on the limiter's clock.

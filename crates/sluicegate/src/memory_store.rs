@@ -15,8 +15,9 @@ use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{
-    BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT,
-    MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, made, queue_bounds, within,
+    BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LOG_ENTRIES_DEFAULT, MAX_LOG_ENTRIES_MAX,
+    MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, made,
+    queue_bounds, within,
 };
 use crate::seal::Seal;
 use crate::store::{
@@ -77,6 +78,7 @@ struct Inner {
 pub struct MemoryStoreBuilder {
     max_keys: usize,
     max_receipts: usize,
+    max_log_entries: usize,
     max_queue: usize,
     max_waiters: usize,
     on_full: OnFull,
@@ -144,6 +146,7 @@ impl MemoryStore {
         MemoryStoreBuilder {
             max_keys: MAX_KEYS_DEFAULT,
             max_receipts: MAX_RECEIPTS_DEFAULT,
+            max_log_entries: MAX_LOG_ENTRIES_DEFAULT,
             max_queue: MAX_QUEUE_DEFAULT,
             max_waiters: MAX_WAITERS_DEFAULT,
             on_full: OnFull::default(),
@@ -154,7 +157,7 @@ impl MemoryStore {
     /// What all its limiters have decided, and how many keys it holds.
     pub fn stats(&self) -> StoreStats {
         let Inner { store, queues, .. } = &*self.inner;
-        StoreStats::of(store.counts(), store.keys(), store.max_keys(), queues.waiting())
+        StoreStats::of(store, queues.waiting())
     }
 
     /// Prefetches the state of a key of any of its limiters: see
@@ -314,6 +317,14 @@ impl MemoryStoreBuilder {
         self
     }
 
+    /// The maximum number of log entries of all keys: see
+    /// [`LimiterBuilder::max_log_entries`](crate::LimiterBuilder::max_log_entries). Every scope has
+    /// a share of them, as of the keys.
+    pub fn max_log_entries(mut self, max_log_entries: usize) -> MemoryStoreBuilder {
+        self.max_log_entries = max_log_entries;
+        self
+    }
+
     /// The maximum number of waiters per key: see
     /// [`LimiterBuilder::max_queue`](crate::LimiterBuilder::max_queue).
     pub fn max_queue(mut self, max_queue: usize) -> MemoryStoreBuilder {
@@ -346,7 +357,8 @@ impl MemoryStoreBuilder {
     pub fn build(self) -> Result<MemoryStore, BuildError> {
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
-        let size = Size { max_keys, max_receipts, on_full: self.on_full };
+        let max_log_entries = within("max_log_entries", self.max_log_entries, 1, MAX_LOG_ENTRIES_MAX)?;
+        let size = Size { max_keys, max_receipts, max_log_entries, on_full: self.on_full };
         let store =
             Store::new(LimitTable::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
         let bounds = queue_bounds(self.max_queue, self.max_waiters)?;
@@ -360,7 +372,7 @@ impl MemoryStoreBuilder {
             seal: Arc::default(),
             clock: self.clock,
             tags: Mutex::default(),
-            scopes: Mutex::new(Scopes::new(max_keys, self.on_full)),
+            scopes: Mutex::new(Scopes::new(max_keys, max_log_entries, self.on_full)),
         };
         Ok(MemoryStore { inner: Arc::new_cyclic(inner) })
     }

@@ -12,6 +12,7 @@
 //! | `slot_kind.rs`, `any_slot.rs` | what a slot holds: a cell, a log, a list, or any of these |
 //! | `evict.rs` | which key makes room for a new one |
 //! | `shares.rs` | how many keys each scope may hold in a store that several limiters share |
+//! | `log_pool.rs` | how many log entries all keys may hold, and which key makes room for more |
 //! | `limit_versions.rs` | limits that change while the store of one limiter is in use |
 //! | `limit_table.rs` | the limits of a store that several limiters share, by tag |
 //! | `reserve.rs`, `receipt_table.rs` | reservations and open receipts |
@@ -56,6 +57,7 @@ mod check_all;
 mod evict;
 mod limit_table;
 mod limit_versions;
+mod log_pool;
 mod queue_store;
 mod receipt_table;
 mod reserve;
@@ -76,7 +78,9 @@ pub(crate) use slot_kind::{CellSlot, ListSlot, LogSlot, SlotKind};
 
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Lock, Ordering};
+use evict::Vacancy;
 use limit_versions::LimitsByTag as _;
+use log_pool::LogPool;
 use receipt_table::ReceiptTable;
 pub(crate) use shard::Counts;
 use shard::{Guarded, Locked, Shard};
@@ -101,6 +105,7 @@ pub(crate) struct Store<S: SlotKind> {
     current: Lock<Arc<S::Limits>>,
     vacant: Vacant,
     max_keys: usize,
+    log_pool: LogPool,
     on_full: OnFull,
     /// The shard at which the next sweep for expired receipts starts.
     next_sweep: AtomicUsize,
@@ -114,6 +119,8 @@ struct Vacant {
     keys: AtomicUsize,
     /// Receipts that can still be opened.
     receipts: AtomicUsize,
+    /// Log entries for which memory can still be allocated.
+    log_entries: AtomicUsize,
 }
 
 /// Decrements a remaining capacity. Returns `false` if nothing remains.
@@ -140,6 +147,7 @@ pub(crate) struct Full(pub(crate) Span);
 pub(crate) struct Size {
     pub(crate) max_keys: usize,
     pub(crate) max_receipts: usize,
+    pub(crate) max_log_entries: usize,
     pub(crate) on_full: OnFull,
 }
 
@@ -160,8 +168,10 @@ impl<S: SlotKind> Store<S> {
             vacant: Vacant {
                 keys: AtomicUsize::new(size.max_keys),
                 receipts: AtomicUsize::new(size.max_receipts),
+                log_entries: AtomicUsize::new(size.max_log_entries),
             },
             max_keys: size.max_keys,
+            log_pool: LogPool::new(size.max_log_entries),
             on_full: size.on_full,
             next_sweep: AtomicUsize::new(0),
             next_share_sweep: AtomicUsize::new(0),
@@ -219,6 +229,11 @@ impl<S: SlotKind> Store<S> {
             return decision;
         }
         shard.bring_up_to_date(slot, key, now, &self.vacant);
+        if let Err(full) = self.make_log_room(shard, slot, now, cost) {
+            let denial = shard.denial(full, key);
+            shard.guarded.counts.decided(&denial);
+            return denial;
+        }
         let Guarded { limits_by_tag, receipt_table, counts, side_table, .. } = &mut *shard.guarded;
         let found = shard.table.slot(slot);
         let slot_state = SlotState { words: found.state, side_table, slot };
@@ -257,7 +272,7 @@ impl<S: SlotKind> Store<S> {
         up_to: u32,
     ) -> Result<(Decision, u32), Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
-        let taken = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
+        let taken = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let taken = take_list(limits, states, now, up_to)?;
             if taken.1 > 0 {
                 receipts.charged(now);
@@ -281,7 +296,7 @@ impl<S: SlotKind> Store<S> {
         max_wait: Span,
     ) -> Result<Decision, Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
-        let decided = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
+        let decided = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let decision = check_within_list(limits, states, now, cost, max_wait)?;
             if decision.allowed() && cost > 0 {
                 receipts.charged(now);
@@ -343,6 +358,22 @@ impl<S: SlotKind> Store<S> {
         self.with_key_in(&mut self.lock(self.shard_of(key)), key, now, act)
     }
 
+    /// Like [`Store::with_key`], for an operation that may charge the key: there must be room for a
+    /// log entry.
+    fn charge_key_in<R>(
+        &self,
+        shard: &mut Locked<'_, S>,
+        key: Fingerprint,
+        now: Time,
+        act: impl KeyOp<S, R>,
+    ) -> Result<R, Full> {
+        if let Some(slot) = shard.find(key) {
+            shard.bring_up_to_date(slot, key, now, &self.vacant);
+            self.make_log_room(shard, slot, now, 1)?;
+        }
+        self.with_key_in(shard, key, now, act)
+    }
+
     fn with_key_in<R>(
         &self,
         shard: &mut Locked<'_, S>,
@@ -353,7 +384,11 @@ impl<S: SlotKind> Store<S> {
         let Some(slot) = shard.find(key) else { return self.with_new_key(shard, key, now, act) };
         shard.bring_up_to_date(slot, key, now, &self.vacant);
         let mut receipts = ReceiptTable::take(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
+        let entries = shard.log_capacity(slot);
         let done = shard.with_slot(slot, |limits, states| act(limits, states, &mut receipts));
+        // A settlement charges whatever remains, and may need an entry for it.
+        let entries_after = shard.log_capacity(slot);
+        shard.log_entries_changed(slot, entries, entries_after, &self.vacant);
         ReceiptTable::put(&mut shard.guarded.receipt_table, key, receipts);
         // A refund may have made the key recover sooner.
         shard.guarded.none_recovers_before = Time::EPOCH;
@@ -376,7 +411,8 @@ impl<S: SlotKind> Store<S> {
         let limits_by_tag = &shard.guarded.limits_by_tag;
         let limits = limits_by_tag.limits(limits_by_tag.tag_for(key));
         let done = act(limits, S::states_mut(&mut state, limits.len()), &mut receipts);
-        let vacancy = if S::is_unseen(&state) { None } else { Some(shard.find_slot(key, now, self, &[])) };
+        let tag = limits_by_tag.tag_for(key);
+        let vacancy = (!S::is_unseen(&state)).then(|| self.slot_with_entries(shard, key, tag, now, &state));
         if let Some(Err(full)) = vacancy {
             ReceiptTable::put(&mut shard.guarded.receipt_table, key, before.unwrap_or_default());
             return Err(full);
@@ -392,7 +428,7 @@ impl<S: SlotKind> Store<S> {
     pub(crate) fn remove(&self, key: Fingerprint) {
         let mut shard = self.lock(self.shard_of(key));
         if let Some(slot) = shard.find(key) {
-            shard.clear(slot);
+            shard.clear(slot, &self.vacant);
             self.vacant.keys.fetch_add(1, Ordering::Relaxed);
         }
         ReceiptTable::void(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
@@ -462,7 +498,7 @@ impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
         for shard in 0..self.shards.len() {
             let mut shard = self.lock(shard);
             if current.is_last() {
-                shard.restart_versions(current.version());
+                shard.restart_versions(current.version(), &self.vacant);
             }
             let guarded = &mut shard.guarded;
             guarded.limits_by_tag = Arc::clone(&limits_by_tag);

@@ -7,7 +7,7 @@ use crate::engine::OnStoreFailure;
 use crate::protocol::{Description, Protocol};
 use sluicegate::internal::grammar::{self, SyntaxError, quoted};
 use sluicegate::semaphore::MAX_LEASES_MAX;
-use sluicegate::{MAX_KEYS_MAX, MAX_RECEIPTS_MAX, OnFull};
+use sluicegate::{MAX_KEYS_MAX, MAX_LOG_ENTRIES_MAX, MAX_RECEIPTS_MAX, OnFull};
 use sluicegate_core::bounds::COUNT_MAX;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -244,6 +244,12 @@ static OTHERS: &[Setting] = &[
         "max_receipts",
         "SLUICE_MAX_RECEIPTS",
         Kind::Size(|c| &mut c.engine.max_receipts, 0..=MAX_RECEIPTS_MAX as u64),
+    ),
+    setting(
+        "memory",
+        "max_log_entries",
+        "SLUICE_MAX_LOG_ENTRIES",
+        Kind::Size(|c| &mut c.engine.max_log_entries, 1..=MAX_LOG_ENTRIES_MAX as u64),
     ),
     setting(
         "memory",

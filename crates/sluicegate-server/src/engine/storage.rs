@@ -173,11 +173,15 @@ impl Storage {
         settings: &Settings,
         clock: &Arc<dyn Clock>,
     ) -> Result<Storage, RequestError> {
-        let Settings { max_keys, max_receipts, on_full, .. } = *settings;
+        let Settings { max_keys, max_receipts, max_log_entries, on_full, .. } = *settings;
         Ok(match keys {
             Keys::InMemory => {
                 let store = MemoryStore::builder().max_keys(max_keys).max_receipts(max_receipts);
-                let store = store.on_full(on_full).clock(Arc::clone(clock)).build()?;
+                let store = store
+                    .max_log_entries(max_log_entries)
+                    .on_full(on_full)
+                    .clock(Arc::clone(clock))
+                    .build()?;
                 Storage::Memory { store, leases: LeasePools::new(settings, clock)? }
             }
             Keys::Shared(shared) => Storage::Redis(shared),

@@ -321,8 +321,30 @@ fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
     )?;
     page.counter(
         "sluice_no_room_denials",
-        "Calls of new keys denied because max_keys is reached and on_full is deny; raise max_keys if this grows.",
+        "Calls denied because a pool, keys or log entries, is full; raise its maximum if this grows.",
         no_room,
+    )?;
+    page.gauge(
+        "sluice_log_entries",
+        "Log entries for which keys hold memory, 16 bytes each.",
+        None,
+        stats.log_entries,
+    )?;
+    page.gauge(
+        "sluice_log_entries_max",
+        "The max_log_entries setting: the most log entries held in memory.",
+        None,
+        stats.max_log_entries,
+    )?;
+    page.counter(
+        "sluice_log_entries_evicted",
+        "Keys evicted to make room for log entries; raise max_log_entries if this grows.",
+        stats.log_entries_evicted,
+    )?;
+    page.counter(
+        "sluice_no_log_room_denials",
+        "Calls denied because the pool of log entries is full; raise max_log_entries if this grows.",
+        stats.no_log_room,
     )
 }
 

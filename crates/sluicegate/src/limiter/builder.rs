@@ -31,6 +31,13 @@ pub const MAX_RECEIPTS_DEFAULT: usize = 100_000;
 /// The most receipts that a limiter can be told to hold.
 pub const MAX_RECEIPTS_MAX: usize = 10_000_000;
 
+/// How many log entries all keys of a limiter hold unless told otherwise: 128 MB. They are taken as
+/// calls are recorded.
+pub const MAX_LOG_ENTRIES_DEFAULT: usize = 8_000_000;
+
+/// The most log entries that a limiter can be told to hold: 64 GB.
+pub const MAX_LOG_ENTRIES_MAX: usize = 4_000_000_000;
+
 /// How many may wait in line under one key unless told otherwise.
 pub const MAX_QUEUE_DEFAULT: usize = 1_024;
 
@@ -60,6 +67,7 @@ pub struct LimiterBuilder {
     limits: Result<Vec<Limit>, LimitError>,
     max_keys: usize,
     max_receipts: usize,
+    max_log_entries: usize,
     max_queue: usize,
     max_waiters: usize,
     on_full: OnFull,
@@ -82,6 +90,7 @@ impl LimiterBuilder {
             limits: limits.into_limits(),
             max_keys: MAX_KEYS_DEFAULT,
             max_receipts: MAX_RECEIPTS_DEFAULT,
+            max_log_entries: MAX_LOG_ENTRIES_DEFAULT,
             max_queue: MAX_QUEUE_DEFAULT,
             max_waiters: MAX_WAITERS_DEFAULT,
             on_full: OnFull::default(),
@@ -122,6 +131,15 @@ impl LimiterBuilder {
         self
     }
 
+    /// Sets the maximum number of log entries of all keys; the default is
+    /// [`MAX_LOG_ENTRIES_DEFAULT`]. Every call that a `sliding-log` records takes one, of 16 bytes.
+    /// Beyond it, a log that has recovered makes room, or else what [`LimiterBuilder::on_full`]
+    /// says.
+    pub fn max_log_entries(mut self, max_log_entries: usize) -> LimiterBuilder {
+        self.max_log_entries = max_log_entries;
+        self
+    }
+
     /// Sets the maximum number of waiters per key; the default is [`MAX_QUEUE_DEFAULT`]. Further
     /// ones are denied at once.
     pub fn max_queue(mut self, max_queue: usize) -> LimiterBuilder {
@@ -155,8 +173,8 @@ impl LimiterBuilder {
     }
 
     /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`,
-    /// `max_receipts`, `max_queue`, `max_waiters`, `on_full` and clock are used, not the ones said
-    /// here.
+    /// `max_receipts`, `max_log_entries`, `max_queue`, `max_waiters`, `on_full` and clock are used,
+    /// not the ones said here.
     pub fn in_store(mut self, store: &MemoryStore, scope: impl Key + 'static) -> LimiterBuilder {
         self.shared =
             Some(Shared { store: store.clone(), scope: Box::new(scope), kind: LimiterKind::default() });
@@ -198,7 +216,8 @@ impl LimiterBuilder {
         // Read here in any case: the first reading of the system clock measures the counter's rate.
         let now = self.clock.now();
         let start = self.start.unwrap_or(now);
-        let size = Size { max_keys, max_receipts, on_full: self.on_full };
+        let max_log_entries = within("max_log_entries", self.max_log_entries, 1, MAX_LOG_ENTRIES_MAX)?;
+        let size = Size { max_keys, max_receipts, max_log_entries, on_full: self.on_full };
         let bounds = queue_bounds(self.max_queue, self.max_waiters)?;
         let store = StoreByAlgorithm::new(made(&limits, start, &self.clock.utc_ahead())?, size)
             .map_err(|NoMemory| BuildError::NoMemory { max_keys })?;

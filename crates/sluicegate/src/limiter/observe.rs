@@ -4,7 +4,7 @@
 //! a cache line that the decision has just written to. Adding them up is the reader's work.
 
 use crate::event::Event;
-use crate::store::Counts;
+use crate::store::{Counts, SlotKind, Store};
 use sluicegate_core::Decision;
 
 /// What a limiter has decided since it was made, and what it holds.
@@ -25,14 +25,36 @@ pub struct StoreStats {
     pub keys: usize,
     /// The most keys it can hold.
     pub max_keys: usize,
+    /// Log entries for which the logs of all keys have memory, 16 bytes each.
+    pub log_entries: usize,
+    /// The most log entries it can hold.
+    pub max_log_entries: usize,
+    /// Of the evicted keys, those that made room for log entries. If this grows, raise
+    /// `max_log_entries`.
+    pub log_entries_evicted: u64,
+    /// Denials because there was no room for another log entry. They are among the denied.
+    pub no_log_room: u64,
     /// Callers that wait in line now; in a shared store, those of all its limiters.
     pub waiting: usize,
 }
 
 impl StoreStats {
-    pub(crate) fn of(counts: Counts, keys: usize, max_keys: usize, waiting: usize) -> StoreStats {
-        let Counts { allowed, denied, evicted, no_room } = counts;
-        StoreStats { allowed, denied, evicted, no_room, keys, max_keys, waiting }
+    pub(crate) fn of<S: SlotKind>(store: &Store<S>, waiting: usize) -> StoreStats {
+        let Counts { allowed, denied, evicted, no_room } = store.counts();
+        let logs = store.log_stats();
+        StoreStats {
+            allowed,
+            denied,
+            evicted,
+            no_room,
+            keys: store.keys(),
+            max_keys: store.max_keys(),
+            log_entries: logs.entries,
+            max_log_entries: logs.max,
+            log_entries_evicted: logs.evicted,
+            no_log_room: logs.no_room,
+            waiting,
+        }
     }
 }
 

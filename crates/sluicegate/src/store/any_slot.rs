@@ -121,7 +121,10 @@ impl SlotKind for AnySlot {
                 Ok(charged)
             }
             [AnyLimit::Log(limit)] => match slot_state.side_table.get_mut(slot_state.slot) {
-                Some(States::One(AnyState::Log(log))) => limit.try_charge(log, now, cost),
+                // Growing takes entries from the pool.
+                Some(States::One(AnyState::Log(log))) if limit.growth(log, now, cost) == 0 => {
+                    limit.try_charge(log, now, cost)
+                }
                 _ => Err(NotCharged::UNKNOWN),
             },
             _ => Err(NotCharged::UNKNOWN),
@@ -134,6 +137,10 @@ impl SlotKind for AnySlot {
             [AnyLimit::Cell(limit)] => limit.debt(&load(slot_state.words), now),
             _ => Self::read(slot_state, |state| Self::debt_of(state, limits, now)),
         }
+    }
+
+    fn log_capacity(state: &States) -> usize {
+        state.all().iter().map(AnyState::log_capacity).sum()
     }
 
     fn states_mut(state: &mut States, limits: usize) -> &mut [AnyState] {

@@ -56,7 +56,16 @@ pub(crate) trait AnyLockedShard {
     /// Frees the slot of a key that was inserted.
     fn free_slot(&mut self, slot: usize);
 
-    /// Writes states back to a slot.
+    /// Claims memory for log entries of a key.
+    fn claim_log_entries(
+        &mut self,
+        key: Fingerprint,
+        entries: usize,
+        now: Time,
+        pinned: &[usize],
+    ) -> Result<(), Full>;
+
+    /// Writes states back to a slot. Their log entries are claimed.
     fn write_back(&mut self, slot: usize, states: Vec<AnyState>);
 
     /// Counts the decision, and records the charge for open receipts.
@@ -206,6 +215,22 @@ fn make_room(
             }
         }
     }
+    for (index, call) in calls.iter().enumerate().filter(|(_, call)| call.cost > 0) {
+        let shard = shard_of(call);
+        let in_use = calls.iter().zip(&*loaded).filter(|(call, _)| shard_of(call) == shard);
+        let pinned: Vec<usize> = in_use.filter_map(|(_, loaded)| loaded.slot).collect();
+        let LoadedKey { limits, states, .. } = &mut loaded[index];
+        for (limit, state) in limits.iter().zip(states) {
+            let growth = limit.growth(state, now, call.cost);
+            // What was claimed for the calls before stays with their keys.
+            if let Err(full) = shards[shard].claim_log_entries(call.key, growth, now, &pinned) {
+                return Err(shards[shard].denial(full, call.key));
+            }
+            let before = state.log_capacity();
+            limit.grow(state, growth);
+            debug_assert_eq!(state.log_capacity(), before + growth, "exactly what was claimed");
+        }
+    }
     Ok(())
 }
 
@@ -288,8 +313,19 @@ impl<S: SlotKind> AnyLockedShard for LockedIn<'_, S> {
     }
 
     fn free_slot(&mut self, slot: usize) {
-        self.shard.clear(slot);
+        self.shard.clear(slot, &self.store.vacant);
         self.store.vacant.keys.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn claim_log_entries(
+        &mut self,
+        key: Fingerprint,
+        entries: usize,
+        now: Time,
+        pinned: &[usize],
+    ) -> Result<(), Full> {
+        let tag = self.shard.guarded.limits_by_tag.tag_for(key);
+        self.store.claim_log_entries(&mut self.shard, tag, entries, now, pinned)
     }
 
     fn write_back(&mut self, slot: usize, states: Vec<AnyState>) {

@@ -24,7 +24,7 @@
 
 use super::limit_versions::LimitsByTag as _;
 use super::receipt_table::ReceiptTable;
-use super::shares::Share;
+use super::shares::{Pool, Share};
 use super::slot_kind::{SlotKind, SlotState};
 use super::table::{Bucket, buckets};
 use super::{Full, Guarded, Locked, Store, Vacant, claim_beyond};
@@ -90,26 +90,27 @@ struct Removal {
 }
 
 /// What a new key may take, by its share and the store's setting.
-struct Demand {
+pub(super) struct Demand {
     /// `None` in the store of one limiter, where a key may take any room and evict any key.
-    share: Option<Arc<Share>>,
+    pub(super) share: Option<Arc<Share>>,
     /// Whether the share has room for the key.
-    within: bool,
-    deny: bool,
+    pub(super) within: bool,
+    pub(super) deny: bool,
+    pool: Pool,
 }
 
 impl Demand {
-    fn new(share: Option<&Arc<Share>>, on_full: OnFull) -> Demand {
+    pub(super) fn new(share: Option<&Arc<Share>>, on_full: OnFull, pool: Pool, more: usize) -> Demand {
         let share = share.cloned();
-        let within = share.as_ref().is_none_or(|share| share.has_room());
-        Demand { share, within, deny: on_full == OnFull::Deny }
+        let within = share.as_ref().is_none_or(|share| share.has_room(pool, more));
+        Demand { share, within, deny: on_full == OnFull::Deny, pool }
     }
 
     /// How much room the new key has to leave.
-    fn spares(&self) -> usize {
+    pub(super) fn spares(&self) -> usize {
         match &self.share {
             Some(_) if !self.within && self.deny => usize::MAX,
-            Some(share) if !self.within => share.spare(),
+            Some(share) if !self.within => share.spare(self.pool),
             _ => 0,
         }
     }
@@ -119,16 +120,16 @@ impl Demand {
     }
 
     /// Returns `true` if the new key may take the place of a recovered key of a share.
-    fn may_replace(&self, other: Option<&Arc<Share>>) -> bool {
+    pub(super) fn may_replace(&self, other: Option<&Arc<Share>>) -> bool {
         self.within || !self.deny || self.is_own(other)
     }
 
     /// Returns `true` if the new key may evict a key of a share.
-    fn may_evict(&self, other: Option<&Arc<Share>>) -> bool {
+    pub(super) fn may_evict(&self, other: Option<&Arc<Share>>) -> bool {
         match other {
             None => true,
             Some(other) if self.is_own(Some(other)) => !self.within,
-            Some(other) => other.is_exceeded(),
+            Some(other) => other.is_exceeded(self.pool),
         }
     }
 }
@@ -144,7 +145,7 @@ impl<S: SlotKind> Locked<'_, S> {
     ) -> Result<Vacancy, Full> {
         let (table, [primary, secondary]) = (self.table, buckets(key));
         let tag = self.guarded.limits_by_tag.tag_for(key);
-        let demand = Demand::new(self.guarded.limits_by_tag.share(tag), store.on_full);
+        let demand = Demand::new(self.guarded.limits_by_tag.share(tag), store.on_full, Pool::Keys, 1);
         let (vacant, spares) = (&store.vacant.keys, demand.spares());
         if let Some(slot) = self.claim_free(key, vacant, spares) {
             return Ok(Vacancy { slot, removes: None });
@@ -203,7 +204,7 @@ impl<S: SlotKind> Locked<'_, S> {
         if share.is_sweep_due(now) {
             store.drop_recovered(share, now);
         }
-        let demand = Demand::new(Some(share), store.on_full);
+        let demand = Demand::new(Some(share), store.on_full, Pool::Keys, 1);
         let spares = if demand.deny { demand.spares() } else { 0 };
         if let Some(slot) = self.claim_by_moving(buckets, &store.vacant.keys, spares, pinned) {
             return Some(Vacancy { slot, removes: None });
@@ -212,7 +213,7 @@ impl<S: SlotKind> Locked<'_, S> {
             return None;
         }
         // As if every key belonged to a full share of its own.
-        let anything = Demand { share: None, within: false, deny: false };
+        let anything = Demand { share: None, within: false, deny: false, pool: Pool::Keys };
         let free = self.make_free(buckets, pinned);
         let nearby = if free.is_some() {
             self.examine_near(buckets[0], now, &anything, pinned)
@@ -356,11 +357,11 @@ impl<S: SlotKind> Locked<'_, S> {
                 self.guarded.counts.evicted += 1;
                 ReceiptTable::void(&mut self.guarded.receipt_table, self.table.key(slot), &vacant.receipts);
             }
-            self.clear(slot);
+            self.clear(slot, vacant);
         }
         self.put(vacancy.slot, key, self.guarded.limits_by_tag.tag_for(key));
         if let Some(share) = self.share_of(vacancy.slot) {
-            share.key_added();
+            share.added(Pool::Keys, 1);
         }
         S::update(self.state_of(vacancy.slot), |empty| *empty = state);
         let recovers_in = self.debt(vacancy.slot, now).map_or(Span::ZERO, |debt| debt.recovers_in);
@@ -407,7 +408,7 @@ impl<S: SlotKind> Store<S> {
             for slot in locked.table.held() {
                 let is_own = locked.share_of(slot).is_some_and(|other| Arc::ptr_eq(other, share));
                 if is_own && locked.debt(slot, now).is_none() {
-                    locked.clear(slot);
+                    locked.clear(slot, &self.vacant);
                     self.vacant.keys.fetch_add(1, Ordering::Relaxed);
                 }
             }

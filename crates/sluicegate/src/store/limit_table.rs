@@ -114,7 +114,7 @@ impl Locked<'_, AnySlot> {
             if self.debt(slot, now).is_some() {
                 retained.insert(self.table.slot(slot).tag());
             } else {
-                self.clear(slot);
+                self.clear(slot, vacant);
                 vacant.keys.fetch_add(1, Ordering::Relaxed);
             }
         }

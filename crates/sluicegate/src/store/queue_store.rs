@@ -61,7 +61,7 @@ impl<S: SlotKind> Store<S> {
     #[inline(never)]
     fn try_admit_in_full(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
         let mut shard = self.lock(self.shard_of(key));
-        let taken = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
+        let taken = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let answer = peek_list(limits, states, now, cost);
             if !answer.allowed() || answer.delay() > Span::ZERO {
                 return Err(NotAdmitted::Wait);
@@ -150,7 +150,7 @@ impl<S: SlotKind> QueueStore for Store<S> {
         then: Option<u32>,
     ) -> HeadCharge {
         let mut shard = self.lock(self.shard_of(key));
-        let charged = self.with_key_in(&mut shard, key, due_at, |limits, states, receipts| {
+        let charged = self.charge_key_in(&mut shard, key, due_at, |limits, states, receipts| {
             let at = if may_charge_late(limits) { due_at } else { due_at.max(now) };
             let Some(as_of) = charge_time(limits, states, at, cost) else { return HeadCharge::NotYet };
             let charges = Charges::make(limits, states, as_of, cost);

@@ -47,7 +47,7 @@ impl<S: SlotKind> Store<S> {
         }
         let mut shard = self.lock(self.shard_of(key));
         let latest = shard.guarded.latest;
-        let reserved = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
+        let reserved = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             // Charges from before there were receipts are no later than this.
             receipts.fit(limits);
             receipts.charged(latest);

@@ -7,7 +7,7 @@
 
 use super::limit_versions::LimitsByTag as _;
 use super::receipt_table::ReceiptTable;
-use super::shares::Share;
+use super::shares::{Pool, Share};
 use super::slot_kind::{SlotKind, SlotState, StateOf};
 use super::table::{Displaced, Table};
 use super::{Full, NoMemory, Vacant};
@@ -161,9 +161,11 @@ impl<S: SlotKind> Locked<'_, S> {
     }
 
     /// Frees a slot.
-    pub(super) fn clear(&mut self, slot: usize) {
+    pub(super) fn clear(&mut self, slot: usize, vacant: &Vacant) {
+        let entries = self.log_capacity(slot);
+        self.log_entries_changed(slot, entries, 0, vacant);
         if let Some(share) = self.share_of(slot) {
-            share.key_removed();
+            share.removed(Pool::Keys, 1);
         }
         self.table.clear(slot);
         S::update(self.state_of(slot), mem::take);
@@ -189,29 +191,33 @@ impl<S: SlotKind> Locked<'_, S> {
         let tag = self.guarded.limits_by_tag.tag_for(key);
         if self.table.slot(slot).tag() != tag {
             ReceiptTable::void(&mut self.guarded.receipt_table, key, &vacant.receipts);
-            self.adopt(slot, tag, now);
+            self.adopt(slot, tag, now, vacant);
         }
     }
 
     #[cold]
-    pub(super) fn adopt(&mut self, slot: usize, tag: u16, now: Time) {
+    pub(super) fn adopt(&mut self, slot: usize, tag: u16, now: Time, vacant: &Vacant) {
+        let entries = self.log_capacity(slot);
+        self.log_entries_changed(slot, entries, 0, vacant);
         let (times, from) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).tag());
         let limits_by_tag = Arc::clone(&self.guarded.limits_by_tag);
         S::update(self.state_of(slot), |state| limits_by_tag.adopt(state, from, tag, times));
         self.table.slot(slot).set_tag(tag);
         // A scope can have trusted and untrusted limiters.
         if let (Some(old), Some(new)) = (limits_by_tag.share(from), limits_by_tag.share(tag)) {
-            old.key_removed();
-            new.key_added();
+            old.removed(Pool::Keys, 1);
+            new.added(Pool::Keys, 1);
         }
+        let entries = self.log_capacity(slot);
+        self.log_entries_changed(slot, 0, entries, vacant);
         // Under other limits the key may recover sooner.
         self.guarded.none_recovers_before = Time::EPOCH;
     }
 
     /// Converts all states to the last version, which counts as version 0 from then on.
-    pub(super) fn restart_versions(&mut self, last: u16) {
+    pub(super) fn restart_versions(&mut self, last: u16, vacant: &Vacant) {
         for slot in self.table.held() {
-            self.adopt(slot, last, self.guarded.latest);
+            self.adopt(slot, last, self.guarded.latest, vacant);
             self.table.slot(slot).set_tag(0);
         }
     }

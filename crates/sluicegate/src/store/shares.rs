@@ -1,7 +1,7 @@
-//! How many keys each scope may hold in a store that several limiters share.
+//! How many keys and log entries each scope may hold in a store that several limiters share.
 //!
-//! Every scope has a share of the keys, by weight. The scopes of untrusted limits have one share
-//! together: a quarter, or everything if there are no others.
+//! Every scope has a share of both, by weight; what follows says it for keys. The scopes of
+//! untrusted limits have one share together: a quarter, or everything if there are no others.
 //!
 //! ```text
 //! max_keys   [ scope ][ scope ][ scope, weight 2   ][ untrusted ][ spare ]
@@ -36,11 +36,31 @@ const UNTRUSTED_PART: usize = 4;
 /// The time between two sweeps of a share. Each takes some 50 µs.
 const SWEEP_INTERVAL_MICROS: u64 = 1_000;
 
-/// The keys of a store, as they are shared.
-struct SharedKeys {
-    /// Keys that belong to shares: all but the spare ones.
+/// What is divided between the scopes of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pool {
+    Keys,
+    LogEntries,
+}
+
+/// The size of a pool.
+struct PoolSize {
+    /// What belongs to shares: all but the spare part.
     shared: usize,
     spare: usize,
+}
+
+impl PoolSize {
+    fn new(size: usize, on_full: OnFull) -> PoolSize {
+        let spare = if on_full == OnFull::Deny { 0 } else { size / SPARE_PART };
+        PoolSize { shared: size - spare, spare }
+    }
+}
+
+/// The keys and log entries of a store, as they are shared.
+struct SharedKeys {
+    keys: PoolSize,
+    log_entries: PoolSize,
     /// The sum of the weights of all attached scopes.
     weights: AtomicU64,
     /// `true` once an untrusted limiter has been attached.
@@ -56,6 +76,9 @@ pub(crate) struct Share {
     /// `None` for the share of untrusted scopes; 0 while no limiter of the scope is attached.
     weight: Option<AtomicU64>,
     keys: AtomicUsize,
+    log_entries: AtomicUsize,
+    /// When the next search for log entries may start, after one that found none.
+    log_search_at: AtomicU64,
     /// When the next sweep for its recovered keys may start, in microseconds since the epoch.
     sweep_at: AtomicU64,
 }
@@ -64,11 +87,10 @@ pub(crate) struct Share {
 pub(crate) struct Attached(Arc<Share>);
 
 impl SharedKeys {
-    fn new(max_keys: usize, on_full: OnFull) -> Arc<SharedKeys> {
-        let spare = if on_full == OnFull::Deny { 0 } else { max_keys / SPARE_PART };
+    fn new(max_keys: usize, max_log_entries: usize, on_full: OnFull) -> Arc<SharedKeys> {
         Arc::new(SharedKeys {
-            shared: max_keys - spare,
-            spare,
+            keys: PoolSize::new(max_keys, on_full),
+            log_entries: PoolSize::new(max_log_entries, on_full),
             weights: AtomicU64::new(0),
             has_untrusted: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
@@ -87,39 +109,61 @@ impl SharedKeys {
 
     fn share(self: &Arc<SharedKeys>, weight: Option<AtomicU64>) -> Arc<Share> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (keys, sweep_at) = (AtomicUsize::new(0), AtomicU64::new(0));
-        Arc::new(Share { id, of: Arc::clone(self), weight, keys, sweep_at })
+        Arc::new(Share {
+            id,
+            of: Arc::clone(self),
+            weight,
+            keys: AtomicUsize::new(0),
+            log_entries: AtomicUsize::new(0),
+            log_search_at: AtomicU64::new(0),
+            sweep_at: AtomicU64::new(0),
+        })
+    }
+
+    fn size(&self, pool: Pool) -> &PoolSize {
+        match pool {
+            Pool::Keys => &self.keys,
+            Pool::LogEntries => &self.log_entries,
+        }
     }
 }
 
 impl Share {
-    /// The keys that the scope holds.
-    pub(crate) fn keys(&self) -> usize {
-        self.keys.load(Ordering::Relaxed)
+    fn held(&self, pool: Pool) -> &AtomicUsize {
+        match pool {
+            Pool::Keys => &self.keys,
+            Pool::LogEntries => &self.log_entries,
+        }
     }
 
-    /// The keys that the scope may hold without borrowing.
-    pub(crate) fn max(&self) -> usize {
-        let SharedKeys { shared, weights, has_untrusted, .. } = &*self.of;
+    /// What the scope may hold of a pool without borrowing.
+    fn max(&self, pool: Pool) -> usize {
+        let SharedKeys { weights, has_untrusted, .. } = &*self.of;
+        let PoolSize { shared, .. } = self.of.size(pool);
         let (weights, part) = (weights.load(Ordering::Relaxed), shared / UNTRUSTED_PART);
         let Some(weight) = &self.weight else {
             return if weights == 0 { *shared } else { part.max(1) };
         };
         let weight = weight.load(Ordering::Relaxed);
         let for_scopes = if has_untrusted.load(Ordering::Relaxed) { shared - part } else { *shared };
-        // At most 10^9 keys, and weights below 2^32: no overflow.
+        // At most 4 * 10^9, and weights below 2^32: no overflow.
         let max = for_scopes as u64 * weight / weights.max(1);
         usize::try_from(max).unwrap_or(usize::MAX).max(usize::from(weight > 0))
     }
 
-    /// Returns `true` if the scope may hold another key without borrowing.
-    pub(super) fn has_room(&self) -> bool {
-        self.keys() < self.max()
+    /// Returns `true` if the scope may hold this much more of a pool without borrowing.
+    pub(super) fn has_room(&self, pool: Pool, more: usize) -> bool {
+        self.held(pool).load(Ordering::Relaxed).saturating_add(more) <= self.max(pool)
     }
 
-    /// Returns `true` if the scope holds more keys than its share.
-    pub(super) fn is_exceeded(&self) -> bool {
-        self.keys() > self.max()
+    /// Returns `true` if the scope holds more of a pool than its share.
+    pub(super) fn is_exceeded(&self, pool: Pool) -> bool {
+        self.held(pool).load(Ordering::Relaxed) > self.max(pool)
+    }
+
+    /// When the next search for log entries may start.
+    pub(super) fn log_search_at(&self) -> &AtomicU64 {
+        &self.log_search_at
     }
 
     /// Returns `true` if a sweep for recovered keys of the share is due. New keys that find no room
@@ -134,17 +178,17 @@ impl Share {
         is_due
     }
 
-    /// The room that is not lent.
-    pub(super) fn spare(&self) -> usize {
-        self.of.spare
+    /// The room of a pool that is not lent.
+    pub(super) fn spare(&self, pool: Pool) -> usize {
+        self.of.size(pool).spare
     }
 
-    pub(super) fn key_added(&self) {
-        self.keys.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn added(&self, pool: Pool, more: usize) {
+        self.held(pool).fetch_add(more, Ordering::Relaxed);
     }
 
-    pub(super) fn key_removed(&self) {
-        self.keys.fetch_sub(1, Ordering::Relaxed);
+    pub(super) fn removed(&self, pool: Pool, fewer: usize) {
+        self.held(pool).fetch_sub(fewer, Ordering::Relaxed);
     }
 
     fn set_weight(&self, new: u64) {
@@ -196,8 +240,8 @@ pub(crate) struct Scopes {
 const SWEEP_AT: usize = 64;
 
 impl Scopes {
-    pub(crate) fn new(max_keys: usize, on_full: OnFull) -> Scopes {
-        let keys = SharedKeys::new(max_keys, on_full);
+    pub(crate) fn new(max_keys: usize, max_log_entries: usize, on_full: OnFull) -> Scopes {
+        let keys = SharedKeys::new(max_keys, max_log_entries, on_full);
         Scopes { keys, untrusted: None, known: HashMap::new(), sweep_at: SWEEP_AT }
     }
 

@@ -85,6 +85,11 @@ pub(crate) trait SlotKind: Sized + Send + Sync + 'static {
         both.filter_map(|(limit, state)| limit.debt(state, now)).reduce(Debt::max_of_each)
     }
 
+    /// The number of log entries that fit into the memory of a state.
+    fn log_capacity(_state: &Self::State) -> usize {
+        0
+    }
+
     /// The states as a slice. It may be empty for an unseen key.
     fn as_states(state: &Self::State) -> &[StateOf<Self>];
 
@@ -262,7 +267,12 @@ impl SlotKind for LogSlot {
         cost: u32,
     ) -> Result<Charged, NotCharged> {
         let [limit] = limits else { return Err(NotCharged::UNKNOWN) };
-        limit.try_charge(slot_state.side_entry(), now, cost)
+        let log = slot_state.side_entry();
+        // Growing takes entries from the pool.
+        if limit.growth(log, now, cost) > 0 {
+            return Err(NotCharged::UNKNOWN);
+        }
+        limit.try_charge(log, now, cost)
     }
 
     fn read<R>(slot_state: SlotState<'_, LogSlot>, read: impl FnOnce(&Log) -> R) -> R {
@@ -271,6 +281,10 @@ impl SlotKind for LogSlot {
 
     fn update<R>(slot_state: SlotState<'_, LogSlot>, act: impl FnOnce(&mut Log) -> R) -> R {
         act(slot_state.side_entry())
+    }
+
+    fn log_capacity(state: &Log) -> usize {
+        state.capacity()
     }
 
     fn states_mut(state: &mut Log, _limits: usize) -> &mut [Log] {
@@ -315,6 +329,10 @@ impl SlotKind for ListSlot {
 
     fn update<R>(slot_state: SlotState<'_, ListSlot>, act: impl FnOnce(&mut Self::State) -> R) -> R {
         act(slot_state.side_entry())
+    }
+
+    fn log_capacity(state: &Box<[AnyState]>) -> usize {
+        state.iter().map(AnyState::log_capacity).sum()
     }
 
     fn states_mut(state: &mut Box<[AnyState]>, limits: usize) -> &mut [AnyState] {

@@ -23,7 +23,7 @@ use std::task::Waker;
 /// A waiter that is admitted late is charged as of when it was due, so that timer lateness does not
 /// accumulate: 10,000 calls at 10,000 per second take one second. This bounds the catch-up: after a
 /// machine has slept for an hour, it does not admit an hour's worth of calls at once. Windows and
-/// logs, which promise that no more than N act in any period, do not catch up.
+/// logs, which bound what any period admits, do not catch up.
 const CATCH_UP_MAX: Span = Span::from_micros(10_000);
 
 /// The maximum number of woken waiters of a queue that have not polled. Dropping one of them

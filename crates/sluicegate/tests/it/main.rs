@@ -13,6 +13,7 @@ mod data;
 mod derive;
 mod grammar;
 mod limiter;
+mod log_pool;
 mod memory_store;
 mod reserve;
 #[cfg(not(loom))]

@@ -1,0 +1,307 @@
+//! How many log entries the keys of a store may hold, and which keys make room for more.
+//!
+//! A log takes 16 bytes per recorded call, so `max_keys` alone does not bound memory in bytes. The
+//! entries for which logs have allocated memory are a pool, divided between scopes as keys are
+//! (`shares.rs`).
+//!
+//! ```text
+//! Invariant  The pool's count is the capacity of all logs in slots. A log that needs more claims a
+//!            block first; a call that fits into the log's memory does not touch the pool.
+//! Full       1. logs that are fully recovered are dropped, in the key's shard and some others
+//!            2. under `OnFull::Evict`, logs are evicted, the least debt first: those of scopes that
+//!               exceed their share, or of the same scope if it has used up its own
+//!            3. a scope within its share takes the spare part
+//!            4. the call is denied for lack of room
+//! Search     A search visits 64 shards, and the next one the next 64, at most one in a millisecond if
+//!            they find too little. So a store of a million keys is searched within 82 ms, and until
+//!            then a call may be denied although logs elsewhere could make room.
+//! Excess     A settlement charges in any case. It may exceed the pool by one block.
+//! ```
+
+use super::evict::Demand;
+use super::limit_versions::LimitsByTag as _;
+use super::receipt_table::ReceiptTable;
+use super::shares::Pool;
+use super::slot_kind::SlotKind;
+use super::{Full, Locked, Store, Vacancy, Vacant};
+use crate::key::Fingerprint;
+use crate::sync::{AtomicUsize, Ordering};
+use sluicegate_core::algorithm::{Algorithm as _, Debt};
+use sluicegate_core::{Span, Time};
+use std::sync::atomic::AtomicU64;
+
+/// How many shards a search for log entries visits: about 50 µs.
+const SHARDS_PER_SEARCH: usize = 64;
+
+/// A search ends once it has found this many logs to choose from, if they free enough.
+const CANDIDATES_MIN: usize = 16;
+
+/// After a search that found too little, the next one of the scope waits this long.
+const SEARCH_INTERVAL_MICROS: u64 = 1_000;
+
+/// The pool of log entries.
+pub(super) struct LogPool {
+    max: usize,
+    evicted: AtomicU64,
+    no_room: AtomicU64,
+    /// The shard at which the next search starts.
+    next_search: AtomicUsize,
+    /// When the next search may start in the store of one limiter.
+    search_at: AtomicU64,
+}
+
+/// The state of a pool of log entries.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct LogStats {
+    pub(crate) entries: usize,
+    pub(crate) max: usize,
+    pub(crate) evicted: u64,
+    pub(crate) no_room: u64,
+}
+
+/// A log that may be evicted.
+struct Candidate {
+    debt: Debt,
+    shard: Option<usize>,
+    slot: usize,
+    key: Fingerprint,
+    entries: usize,
+}
+
+/// What a search has found.
+struct Search<'a> {
+    demand: &'a Demand,
+    now: Time,
+    candidates: Vec<Candidate>,
+    /// The time until the first examined log has recovered.
+    soonest: Span,
+}
+
+impl LogPool {
+    pub(super) fn new(max: usize) -> LogPool {
+        LogPool {
+            max,
+            evicted: AtomicU64::new(0),
+            no_room: AtomicU64::new(0),
+            next_search: AtomicUsize::new(0),
+            search_at: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<S: SlotKind> Store<S> {
+    /// The state of the pool.
+    pub(crate) fn log_stats(&self) -> LogStats {
+        let LogPool { max, evicted, no_room, .. } = &self.log_pool;
+        // A settlement may have exceeded the pool, so that the count of what is left has wrapped.
+        let left = self.vacant.log_entries.load(Ordering::Relaxed);
+        LogStats {
+            entries: max.wrapping_sub(left),
+            max: *max,
+            evicted: evicted.load(Ordering::Relaxed),
+            no_room: no_room.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Makes room in the logs of a key for a call of this cost.
+    #[inline]
+    pub(super) fn make_log_room(
+        &self,
+        shard: &mut Locked<'_, S>,
+        slot: usize,
+        now: Time,
+        cost: u32,
+    ) -> Result<(), Full> {
+        let growth = shard.with_slot(slot, |limits, states| {
+            limits.iter().zip(states).map(|(limit, state)| limit.growth(state, now, cost)).sum()
+        });
+        if growth == 0 {
+            return Ok(());
+        }
+        let tag = shard.table.slot(slot).tag();
+        self.claim_log_entries(shard, tag, growth, now, &[slot])?;
+        shard.with_slot(slot, |limits, states| {
+            for (limit, state) in limits.iter().zip(states) {
+                let growth = limit.growth(state, now, cost);
+                limit.grow(state, growth);
+            }
+        });
+        Ok(())
+    }
+
+    /// Finds a slot for a new key with this state, and claims its log entries.
+    pub(super) fn slot_with_entries(
+        &self,
+        shard: &mut Locked<'_, S>,
+        key: Fingerprint,
+        tag: u16,
+        now: Time,
+        state: &S::State,
+    ) -> Result<Vacancy, Full> {
+        let entries = S::log_capacity(state);
+        self.claim_log_entries(shard, tag, entries, now, &[])?;
+        let vacancy = shard.find_slot(key, now, self, &[]);
+        if vacancy.is_err() {
+            shard.log_entries_of_tag_changed(tag, entries, 0, &self.vacant);
+        }
+        vacancy
+    }
+
+    /// Claims log entries for a key with this tag. Keys in `pinned` slots of the shard stay.
+    #[inline]
+    pub(super) fn claim_log_entries(
+        &self,
+        shard: &mut Locked<'_, S>,
+        tag: u16,
+        entries: usize,
+        now: Time,
+        pinned: &[usize],
+    ) -> Result<(), Full> {
+        if entries == 0 {
+            return Ok(());
+        }
+        let owner = shard.guarded.limits_by_tag.share(tag);
+        let demand = Demand::new(owner, self.on_full, Pool::LogEntries, entries);
+        if self.try_claim(&demand, entries) {
+            return Ok(());
+        }
+        self.search_log_entries(shard, &demand, entries, now, pinned)
+    }
+
+    fn try_claim(&self, demand: &Demand, entries: usize) -> bool {
+        let (left, needed) = (&self.vacant.log_entries, demand.spares().saturating_add(entries));
+        // A count above the maximum has wrapped: a settlement has exceeded the pool.
+        let less = |left: usize| (needed..=self.log_pool.max).contains(&left).then(|| left - entries);
+        let claimed = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+        if let Some(share) = demand.share.as_ref().filter(|_| claimed) {
+            share.added(Pool::LogEntries, entries);
+        }
+        claimed
+    }
+
+    /// Drops and evicts logs until there is room.
+    #[cold]
+    fn search_log_entries(
+        &self,
+        own: &mut Locked<'_, S>,
+        demand: &Demand,
+        entries: usize,
+        now: Time,
+        pinned: &[usize],
+    ) -> Result<(), Full> {
+        // Shares may have room now that recovered logs are dropped.
+        let again = || Demand::new(demand.share.as_ref(), self.on_full, Pool::LogEntries, entries);
+        let mut search = Search { demand, now, candidates: Vec::new(), soonest: Span::MAX };
+        search.visit(own, None, pinned, &self.vacant);
+        let shards = self.shards.len();
+        let search_at = demand.share.as_ref().map_or(&self.log_pool.search_at, |share| share.log_search_at());
+        let (at, micros) = (search_at.load(Ordering::Relaxed), now.as_micros());
+        // If the clock has stepped backwards, do not wait for longer than the interval.
+        let is_due = micros >= at || micros + SEARCH_INTERVAL_MICROS < at;
+        let visited = if is_due { SHARDS_PER_SEARCH.min(shards) } else { 0 };
+        for _ in 0..visited {
+            if self.try_claim(&again(), entries) {
+                return Ok(());
+            }
+            let found: usize = search.candidates.iter().map(|candidate| candidate.entries).sum();
+            if search.candidates.len() >= CANDIDATES_MIN && found >= entries {
+                break;
+            }
+            let index = self.log_pool.next_search.fetch_add(1, Ordering::Relaxed) % shards;
+            // Locked shards are skipped: the caller holds one, and must not wait for another.
+            if let Some(mut shard) = self.try_lock(index) {
+                search.visit(&mut shard, Some(index), &[], &self.vacant);
+            }
+        }
+        search.candidates.sort_by_key(|candidate| candidate.debt);
+        for candidate in &search.candidates {
+            if self.try_claim(&again(), entries) {
+                return Ok(());
+            }
+            match candidate.shard {
+                None => self.evict_log(own, candidate, &again()),
+                Some(index) => {
+                    if let Some(mut shard) = self.try_lock(index) {
+                        self.evict_log(&mut shard, candidate, &again());
+                    }
+                }
+            }
+        }
+        if self.try_claim(&again(), entries) {
+            return Ok(());
+        }
+        search_at.store(micros + SEARCH_INTERVAL_MICROS, Ordering::Relaxed);
+        self.log_pool.no_room.fetch_add(1, Ordering::Relaxed);
+        Err(Full(if search.soonest < Span::MAX { search.soonest } else { Span::ZERO }))
+    }
+
+    /// Evicts a log, unless its slot has a new key or its scope is within its share by now.
+    fn evict_log(&self, shard: &mut Locked<'_, S>, candidate: &Candidate, demand: &Demand) {
+        let slot = candidate.slot;
+        if !shard.table.is_taken(slot)
+            || !shard.table.key(slot).is(candidate.key)
+            || !demand.may_evict(shard.share_of(slot))
+        {
+            return;
+        }
+        ReceiptTable::void(&mut shard.guarded.receipt_table, shard.table.key(slot), &self.vacant.receipts);
+        shard.clear(slot, &self.vacant);
+        shard.guarded.counts.evicted += 1;
+        self.vacant.keys.fetch_add(1, Ordering::Relaxed);
+        self.log_pool.evicted.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Search<'_> {
+    /// Drops the recovered logs of a shard, and notes those that may be evicted.
+    fn visit<S: SlotKind>(
+        &mut self,
+        shard: &mut Locked<'_, S>,
+        index: Option<usize>,
+        pinned: &[usize],
+        vacant: &Vacant,
+    ) {
+        for slot in shard.table.held() {
+            let entries = if pinned.contains(&slot) { 0 } else { shard.log_capacity(slot) };
+            let owner = shard.share_of(slot);
+            let (replaceable, evictable) = (self.demand.may_replace(owner), self.demand.may_evict(owner));
+            if entries == 0 || !replaceable {
+                continue;
+            }
+            let Some(debt) = shard.debt(slot, self.now) else {
+                shard.clear(slot, vacant);
+                vacant.keys.fetch_add(1, Ordering::Relaxed);
+                continue;
+            };
+            self.soonest = self.soonest.min(debt.recovers_in);
+            if evictable && !self.demand.deny {
+                let key = shard.table.key(slot);
+                self.candidates.push(Candidate { debt, shard: index, slot, key, entries });
+            }
+        }
+    }
+}
+
+impl<S: SlotKind> Locked<'_, S> {
+    /// The log entries for which the key in a slot has memory.
+    #[inline]
+    pub(super) fn log_capacity(&mut self, slot: usize) -> usize {
+        S::read(self.state_of(slot), S::log_capacity)
+    }
+
+    /// Counts a change of a slot's log entries that was not claimed.
+    #[inline]
+    pub(super) fn log_entries_changed(&self, slot: usize, before: usize, after: usize, vacant: &Vacant) {
+        if before != after {
+            self.log_entries_of_tag_changed(self.table.slot(slot).tag(), before, after, vacant);
+        }
+    }
+
+    fn log_entries_of_tag_changed(&self, tag: u16, before: usize, after: usize, vacant: &Vacant) {
+        // Wraps around if a settlement exceeds the pool, and is right in the end.
+        vacant.log_entries.fetch_add(before.wrapping_sub(after), Ordering::Relaxed);
+        if let Some(share) = self.guarded.limits_by_tag.share(tag) {
+            share.added(Pool::LogEntries, after.wrapping_sub(before));
+        }
+    }
+}
