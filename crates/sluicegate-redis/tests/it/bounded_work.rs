@@ -8,15 +8,15 @@ use sluicegate::{Receipt, VerbError};
 use sluicegate_redis::RedisLimiter;
 use std::time::Duration;
 
-const KEY: &str = "user:42";
+pub(crate) const KEY: &str = "user:42";
 
-/// Returns the longest script call in the server's log, in microseconds.
-const LONGEST: &str = "\
-local longest = -1
+/// Returns the times of all script calls in the server's log, in microseconds, newest first.
+const TIMES: &str = "\
+local times = {}
 for _, entry in ipairs(redis.call('SLOWLOG', 'GET', '-1')) do
-  if entry[4][1] == 'EVALSHA' then longest = math.max(longest, entry[3]) end
+  if entry[4][1] == 'EVALSHA' then times[#times + 1] = entry[3] end
 end
-return longest";
+return table.concat(times, ' ')";
 
 /// A server that logs the time of every call, and the rows that exceed their bar.
 pub(crate) struct Timed {
@@ -28,6 +28,7 @@ impl Timed {
     pub(crate) fn start() -> Timed {
         let server = Server::start(&Options::redis());
         server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+        server.cli(&["CONFIG", "SET", "slowlog-max-len", "1000"]);
         Timed { server, too_slow: Vec::new() }
     }
 
@@ -35,18 +36,31 @@ impl Timed {
         self.server.url()
     }
 
-    /// Prints the fastest of five runs, because the machine may be busy, and compares it with the
-    /// bar.
+    /// Copies the states of a scope to other scopes.
+    pub(crate) fn copy(&self, from: &str, to: &[String]) {
+        let names = self.server.cli(&["KEYS", &format!("sluice:1/{from}:*")]);
+        for name in names.lines() {
+            for scope in to {
+                self.server.cli(&["COPY", name, &name.replace(from, scope)]);
+            }
+        }
+    }
+
+    /// Prints the longest script call, and compares it with the bar. Each call counts with the
+    /// fastest of five runs, because the machine may be busy.
     #[allow(clippy::print_stdout, reason = "the table is for `--nocapture`")]
     pub(crate) fn row(&mut self, what: &str, limits: usize, mut run: impl FnMut()) {
-        let once = |_| {
+        let once = |_| -> Vec<i64> {
             self.server.cli(&["SLOWLOG", "RESET"]);
             run();
-            let longest: i64 = self.server.cli(&["EVAL", LONGEST, "0"]).trim().parse().unwrap();
-            assert!(longest >= 0, "{what}: no script was called");
-            longest
+            let times = self.server.cli(&["EVAL", TIMES, "0"]);
+            times.split_whitespace().map(|time| time.parse().unwrap()).collect()
         };
-        let fastest = (0..5).map(once).min().unwrap();
+        let runs: Vec<Vec<i64>> = (0..5).map(once).collect();
+        let calls = runs.iter().map(Vec::len).min().unwrap();
+        assert!(calls > 0, "{what}: no script was called");
+        let fastest_of = |call: usize| runs.iter().map(|times| times[call]).min().unwrap();
+        let fastest = (0..calls).map(fastest_of).max().unwrap();
         println!("{fastest:>6} µs  {what}");
         if fastest > 1_000 + 20 * i64::try_from(limits).unwrap() {
             self.too_slow.push(format!("{what}: {fastest} µs"));
