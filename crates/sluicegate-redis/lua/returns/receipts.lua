@@ -19,8 +19,8 @@
 --           a name, a receipt: number, when it was made, and per limit cost, stack, waited
 -- Cells     per limit the columns starts ('1' or '0'), wholes and, for buckets, parts. A block that
 --           a return has emptied is not rewritten: if its sum is 0, so are its cells.
--- Rates     A bucket's heights are times, so a change of its rate changes all of them. The header is
---           converted at once; a block of a key with many receipts when it is read next.
+-- Rates     A bucket's heights are times, so a change of its rate changes all of them. The header
+--           is converted at once; a block of a key with many receipts when it is read next.
 -- Later     A receipt with an expiry, with more charges or with more keys stores these behind its
 --           limits; a further charge is a cell of its own, under another number. The earliest
 --           expiry of each block is one more column of the header.
