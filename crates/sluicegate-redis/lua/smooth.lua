@@ -17,7 +17,7 @@
 local SMOOTH_CENTURY = 3153600000000000
 
 -- Returns the key's state as of now, and the parameters. A state of another limit is converted, as
--- `adopt` in smooth.rs does; a verb that changes the state writes it at once.
+-- `adopt` in smooth.rs does; a script that changes state writes it at once.
 local function smooth_read(key, a)
   local stable, max, cool_down, initial, start, threshold, slope = struct.unpack('<ddddddd', ARGV[a + 2])
   local raw, next, stored = call('GET', key), math.min(start, now), initial

@@ -11,8 +11,8 @@
 -- Reply     1 or 0, the time, and each state before the call (refund: after it)
 --           cancel: 1 if anything was returned; settle: 1 if the receipt was open
 --           'full', the time: the key has too many open receipts
---           'other', the time, the state, its index: a state of another limit that the script
---           cannot convert; nothing was done
+--           'other', the time, the state, its index: a state of another limit that cannot be
+--           converted here; nothing was done
 --           'windows', the time: the calendar windows around it are needed; nothing was done
 
 local algorithms = {
