@@ -71,11 +71,6 @@ pub(crate) trait Algorithm {
         self.charge(at, cost);
     }
 
-    /// Returns `true` if denied calls are charged as well.
-    fn counts_denials(&self) -> bool {
-        false
-    }
-
     /// Returns `true` if cost can be refunded.
     fn supports_refund(&self) -> bool {
         true

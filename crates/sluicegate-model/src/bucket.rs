@@ -2,9 +2,9 @@
 //! larger than its queue.
 //!
 //! The state is the definition itself: the level at the last change, refilling at `count / period`.
-//! Two scales keep it in integers. A *level* is tokens times `period`, so that one microsecond
-//! refills exactly `count`. A *moment* is microseconds times `count`, so that the level missing
-//! from a full bucket is also the time until it is full.
+//! The rate is in lowest terms, and two scales keep everything in integers. A *level* is tokens
+//! times `period`, so that one microsecond refills exactly `count`. A *moment* is microseconds
+//! times `count`, so that the level missing from a full bucket is also the time until it is full.
 
 use std::collections::BTreeMap;
 
@@ -48,14 +48,18 @@ struct Claim {
     full_at: i128,
     /// Whether the call had a time slot, which cannot be returned once later calls have slots.
     had_to_wait: bool,
+    /// What had not leaked when the parameters changed last, as a level: no more is returned, even
+    /// if the clock had stepped back before the change.
+    most: Option<i128>,
 }
 
 impl Bucket {
     /// Creates a bucket that was never charged.
     pub(crate) fn new(count: u64, period: u64, burst: u64, initial: Option<Initial>) -> Self {
+        let (count, period) = in_lowest_terms(i128::from(count), i128::from(period));
         Self {
-            count: i128::from(count),
-            period: i128::from(period),
+            count,
+            period,
             burst: i128::from(burst),
             initial,
             paces: false,
@@ -71,6 +75,37 @@ impl Bucket {
         bucket.burst += 1;
         bucket.paces = true;
         bucket
+    }
+
+    /// Returns the bucket under other parameters, as of a time. Absent if only one of them paces.
+    ///
+    /// The tokens used, and those up to each receipt's charge, are rounded up to the new scale. The
+    /// charges between them are whole tokens, which both scales express exactly, so the order of
+    /// charges and the distances between them stay.
+    pub(crate) fn converted(&self, mut new: Self, at: i128) -> Option<Self> {
+        if self.paces != new.paces {
+            return None;
+        }
+        if self.changed.is_none() {
+            return Some(new);
+        }
+        if (self.count, self.period, self.burst) == (new.count, new.period, new.burst) {
+            return Some(Self { initial: new.initial, ..self.clone() });
+        }
+        // A product that saturates is far beyond a century's debt, and limited to that.
+        let rescaled = |level: i128| -level.saturating_mul(-new.period).div_euclid(self.period);
+        let most_used = new.full() + CENTURY * new.count;
+        let used = rescaled(self.full() - self.level(at)).min(most_used);
+        new.claims = self.claims.clone();
+        for claim in new.claims.values_mut() {
+            let height = rescaled(claim.full_at - at * self.count).min(used);
+            let not_leaked = rescaled(claim.full_at - at.max(self.latest) * self.count);
+            claim.full_at = at * new.count + height;
+            claim.most = claim.most.map_or(not_leaked, |most| rescaled(most).min(not_leaked)).into();
+        }
+        new.latest = self.latest;
+        new.changed = Some(Changed { at, level: new.full() - used });
+        Some(new)
     }
 
     fn full(&self) -> i128 {
@@ -120,6 +155,15 @@ impl Bucket {
     fn wait_until_full(&self, at: i128) -> i128 {
         shortest_wait(|wait| self.is_recovered(at + wait)).unwrap_or(i128::MAX)
     }
+}
+
+/// Returns a fraction in lowest terms.
+fn in_lowest_terms(numerator: i128, denominator: i128) -> (i128, i128) {
+    let (mut divisor, mut rest) = (numerator, denominator);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (numerator / divisor, denominator / divisor)
 }
 
 impl Algorithm for Bucket {
@@ -183,7 +227,7 @@ impl Algorithm for Bucket {
     fn remember(&mut self, receipt: ReceiptId, _at: i128, delay: i128) {
         if let Some(full_at) = self.full_moment() {
             let had_to_wait = self.paces || delay > 0;
-            self.claims.insert(receipt, Claim { full_at, had_to_wait });
+            self.claims.insert(receipt, Claim { full_at, had_to_wait, most: None });
         }
     }
 
@@ -196,7 +240,9 @@ impl Algorithm for Bucket {
             return false;
         }
         let not_leaked_yet = claim.full_at - at.max(self.latest) * self.count;
-        self.return_level(at, claim.full_at, not_leaked_yet.min(cost * self.period))
+        let most = claim.most.unwrap_or(not_leaked_yet).min(not_leaked_yet);
+        let wanted = most.min(cost * self.period);
+        self.return_level(at, claim.full_at, wanted)
     }
 
     fn forget(&mut self, receipt: ReceiptId) {

@@ -26,6 +26,11 @@ impl FixedWindow {
         Self { count: i128::from(count), windows, opened: None, history: History::default() }
     }
 
+    /// Returns the windows with another count. Absent if they lie elsewhere.
+    pub(crate) fn converted(&self, new: &Self) -> Option<Self> {
+        (self.windows == new.windows).then(|| Self { count: new.count, ..self.clone() })
+    }
+
     /// Returns the window that contains an effective time. Absent before the start, and while none
     /// is open.
     fn window(&self, effective: i128) -> Option<Range<i128>> {

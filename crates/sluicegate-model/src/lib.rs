@@ -31,17 +31,20 @@ pub mod adaptive;
 mod algorithm;
 mod breaker;
 mod bucket;
+mod change;
 mod decision;
 mod fixed_window;
 mod history;
 mod leases;
 mod model;
+mod receipt;
 mod rollback;
 mod rule;
 mod search;
 mod sliding_log;
 mod sliding_window;
 mod smooth;
+mod state;
 
 pub use breaker::{
     BreakerCounts, BreakerDecision, BreakerEvent, BreakerModel, BreakerOutcome, BreakerRule, BreakerState,

@@ -3,13 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::algorithm::{Algorithm, CallKind, admits, delay, remaining, reported, reset_after, retry_after};
-use crate::bucket::{Bucket, CENTURY};
+use crate::bucket::CENTURY;
 use crate::decision::{Decision, ReceiptId, RetryAfter};
-use crate::fixed_window::FixedWindow;
+use crate::receipt::Receipt;
 use crate::rule::Rule;
-use crate::sliding_log::SlidingLog;
-use crate::sliding_window::SlidingWindow;
-use crate::smooth::Smooth;
+use crate::state::LimitState;
 
 /// One key under one or more rules.
 ///
@@ -17,67 +15,21 @@ use crate::smooth::Smooth;
 /// be the only one, as the limit grammar requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
-    rules: Vec<Rule>,
-    states: Vec<State>,
-    /// The cost of each open receipt.
-    receipts: BTreeMap<ReceiptId, i128>,
+    pub(crate) rules: Vec<Rule>,
+    /// The state under each rule; after a change still under the rules before, until the next call.
+    pub(crate) limits: Vec<LimitState>,
+    /// The open receipts.
+    pub(crate) receipts: BTreeMap<ReceiptId, Receipt>,
     /// Never restarts, so that a receipt from before a reset is not taken for a later one.
     receipts_issued: u64,
-}
-
-/// The state of the key under one rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
-    Bucket(Bucket),
-    Fixed(FixedWindow),
-    Log(SlidingLog),
-    Sliding(SlidingWindow),
-    Smooth(Smooth),
-}
-
-impl State {
-    fn new(rule: &Rule) -> Self {
-        match rule {
-            Rule::Bucket { count, period, burst, initial } => {
-                Self::Bucket(Bucket::new(*count, *period, *burst, *initial))
-            }
-            Rule::Pacer { count, period, queue } => Self::Bucket(Bucket::pacer(*count, *period, *queue)),
-            Rule::FixedWindow { count, windows } => Self::Fixed(FixedWindow::new(*count, windows.clone())),
-            Rule::SlidingLog { count, period, count_all } => {
-                Self::Log(SlidingLog::new(*count, *period, *count_all))
-            }
-            Rule::SlidingWindow { count, period } => Self::Sliding(SlidingWindow::new(*count, *period)),
-            Rule::Smooth(rule) => Self::Smooth(Smooth::new(rule)),
-        }
-    }
-
-    fn algorithm(&self) -> &dyn Algorithm {
-        match self {
-            Self::Bucket(algorithm) => algorithm,
-            Self::Fixed(algorithm) => algorithm,
-            Self::Log(algorithm) => algorithm,
-            Self::Sliding(algorithm) => algorithm,
-            Self::Smooth(algorithm) => algorithm,
-        }
-    }
-
-    fn algorithm_mut(&mut self) -> &mut dyn Algorithm {
-        match self {
-            Self::Bucket(algorithm) => algorithm,
-            Self::Fixed(algorithm) => algorithm,
-            Self::Log(algorithm) => algorithm,
-            Self::Sliding(algorithm) => algorithm,
-            Self::Smooth(algorithm) => algorithm,
-        }
-    }
 }
 
 impl Model {
     /// Creates a key that was never charged, under at least one rule.
     #[must_use]
     pub fn new(rules: Vec<Rule>) -> Self {
-        let states = rules.iter().map(State::new).collect();
-        Self { rules, states, receipts: BTreeMap::new(), receipts_issued: 0 }
+        let limits = rules.iter().cloned().map(LimitState::new).collect();
+        Self { rules, limits, receipts: BTreeMap::new(), receipts_issued: 0 }
     }
 
     /// Decides a call. If it is allowed, its cost is charged to all rules, otherwise to none.
@@ -86,6 +38,7 @@ impl Model {
         if cost == 0 {
             return self.peek(now, 0);
         }
+        self.convert(at);
         if let Some(denial) = self.denial(at, amount, CallKind::Check) {
             return if denial.1 != RetryAfter::Never && self.counts_denials() {
                 self.charge(at, amount);
@@ -103,9 +56,10 @@ impl Model {
     #[must_use]
     pub fn peek(&self, now: u64, cost: u64) -> Decision {
         let (at, cost) = (i128::from(now), i128::from(cost));
-        match self.denial(at, cost, CallKind::Check) {
-            Some(denial) => self.denied(at, denial),
-            None => self.allowed(at, self.longest_delay(at, cost, CallKind::Check)),
+        let key = self.as_converted(at);
+        match key.denial(at, cost, CallKind::Check) {
+            Some(denial) => key.denied(at, denial),
+            None => key.allowed(at, key.longest_delay(at, cost, CallKind::Check)),
         }
     }
 
@@ -118,6 +72,7 @@ impl Model {
             return (self.peek(now, up_to), 0);
         }
         let at = i128::from(now);
+        self.convert(at);
         let least = self.algorithms().map(|algorithm| remaining(algorithm, at)).min();
         let taken = up_to.min(reported(least.unwrap_or(0)));
         if taken == 0 {
@@ -129,11 +84,15 @@ impl Model {
     /// Returns cost to the key. Returns `None`, and changes nothing, if a rule does not support
     /// that.
     pub fn refund(&mut self, now: u64, cost: u64) -> Option<Decision> {
-        if !self.algorithms().all(Algorithm::supports_refund) {
+        let at = i128::from(now);
+        if !self.as_converted(at).algorithms().all(Algorithm::supports_refund) {
             return None;
         }
-        for state in &mut self.states {
-            state.algorithm_mut().refund(i128::from(now), i128::from(cost));
+        if cost > 0 {
+            self.convert(at);
+            for limit in &mut self.limits {
+                limit.algorithm_mut().refund(at, i128::from(cost));
+            }
         }
         Some(self.peek(now, 0))
     }
@@ -148,18 +107,19 @@ impl Model {
         }
         let (at, amount) = (i128::from(now), i128::from(cost));
         let kind = CallKind::Reserve { max_wait: i128::from(max_wait).min(CENTURY) };
+        self.convert(at);
         if let Some(denial) = self.denial(at, amount, kind) {
             return (self.denied(at, denial), None);
         }
         let receipt = ReceiptId(self.receipts_issued);
         self.receipts_issued += 1;
-        self.receipts.insert(receipt, amount);
+        self.receipts.insert(receipt, Receipt::new(amount, self.limits.len()));
         let longest_delay = self.longest_delay(at, amount, kind);
         if amount > 0 {
-            for state in &mut self.states {
-                let own_delay = delay(state.algorithm(), at, amount, kind);
-                state.algorithm_mut().charge(at, amount);
-                state.algorithm_mut().remember(receipt, at, own_delay);
+            for limit in &mut self.limits {
+                let own_delay = delay(limit.algorithm(), at, amount, kind);
+                limit.algorithm_mut().charge(at, amount);
+                limit.algorithm_mut().remember(receipt, at, own_delay);
             }
         }
         (self.allowed(at, longest_delay), Some(receipt))
@@ -167,11 +127,14 @@ impl Model {
 
     /// Reserves without a receipt.
     pub fn check_within(&mut self, now: u64, cost: u64, max_wait: u64) -> Decision {
+        if cost == 0 {
+            return self.peek(now, 0);
+        }
         let (decision, receipt) = self.reserve(now, cost, max_wait);
         if let Some(receipt) = receipt {
             self.receipts.remove(&receipt);
-            for state in &mut self.states {
-                state.algorithm_mut().forget(receipt);
+            for limit in &mut self.limits {
+                limit.algorithm_mut().forget(receipt);
             }
         }
         decision
@@ -179,8 +142,9 @@ impl Model {
 
     /// Returns the part of a reservation that still counts. Returns `true` if that was anything.
     pub fn cancel(&mut self, now: u64, receipt: ReceiptId) -> bool {
-        match self.receipts.remove(&receipt) {
-            Some(cost) => self.roll_back(i128::from(now), receipt, cost),
+        let at = i128::from(now);
+        match self.close(at, receipt) {
+            Some(Receipt { cost, .. }) => self.roll_back(at, receipt, cost),
             None => false,
         }
     }
@@ -189,17 +153,18 @@ impl Model {
     /// unknown.
     pub fn settle(&mut self, now: u64, receipt: ReceiptId, used: u64) -> bool {
         let (at, used) = (i128::from(now), i128::from(used));
-        let Some(cost) = self.receipts.remove(&receipt) else {
+        let Some(reserved) = self.close(at, receipt) else {
             return false;
         };
+        let cost = reserved.cost;
         if used < cost {
             self.roll_back(at, receipt, cost - used);
             return true;
         }
-        for state in &mut self.states {
-            state.algorithm_mut().forget(receipt);
-            if used > cost {
-                state.algorithm_mut().charge_debt(at, used - cost);
+        for (position, limit) in self.limits.iter_mut().enumerate() {
+            limit.algorithm_mut().forget(receipt);
+            if used > cost && reserved.has_part(position) {
+                limit.algorithm_mut().charge_debt(at, used - cost);
             }
         }
         true
@@ -209,22 +174,31 @@ impl Model {
     #[must_use]
     pub fn next_window(&self, now: u64) -> u64 {
         let at = i128::from(now);
-        let latest = self.algorithms().map(|algorithm| algorithm.next_window(at)).max();
+        let key = self.as_converted(at);
+        let latest = key.algorithms().map(|algorithm| algorithm.next_window(at)).max();
         reported(latest.unwrap_or(at))
     }
 
     /// Deletes the key's state. Its receipts become void.
     pub fn reset(&mut self) {
-        self.states = self.rules.iter().map(State::new).collect();
+        self.limits = self.rules.iter().cloned().map(LimitState::new).collect();
         self.receipts.clear();
     }
 
     fn algorithms(&self) -> impl Iterator<Item = &dyn Algorithm> {
-        self.states.iter().map(State::algorithm)
+        self.limits.iter().map(LimitState::algorithm)
     }
 
     fn counts_denials(&self) -> bool {
-        self.algorithms().any(Algorithm::counts_denials)
+        self.rules.iter().any(|rule| matches!(rule, Rule::SlidingLog { count_all: true, .. }))
+    }
+
+    /// Converts the key, if the receipt is open, and takes the receipt unless that voids it.
+    fn close(&mut self, at: i128, receipt: ReceiptId) -> Option<Receipt> {
+        if self.receipts.contains_key(&receipt) {
+            self.convert(at);
+        }
+        self.receipts.remove(&receipt)
     }
 
     /// Returns the rule that denies the call for longest, the first on a tie, and its wait. `None`
@@ -249,15 +223,15 @@ impl Model {
     }
 
     fn charge(&mut self, at: i128, cost: i128) {
-        for state in &mut self.states {
-            state.algorithm_mut().charge(at, cost);
+        for limit in &mut self.limits {
+            limit.algorithm_mut().charge(at, cost);
         }
     }
 
     fn roll_back(&mut self, at: i128, receipt: ReceiptId, cost: i128) -> bool {
         let mut returned = false;
-        for state in &mut self.states {
-            returned |= state.algorithm_mut().roll_back(receipt, at, cost);
+        for limit in &mut self.limits {
+            returned |= limit.algorithm_mut().roll_back(receipt, at, cost);
         }
         returned
     }
@@ -286,7 +260,7 @@ impl Model {
 
     /// Returns the decision for a denied call: all fields of the rule that denied it.
     fn denied(&self, at: i128, (position, retry_after): (usize, RetryAfter)) -> Decision {
-        let (limit, remaining, reset_after) = match self.states.get(position).map(State::algorithm) {
+        let (limit, remaining, reset_after) = match self.limits.get(position).map(LimitState::algorithm) {
             Some(algorithm) => (algorithm.limit(), remaining(algorithm, at), reset_after(algorithm, at)),
             None => (0, 0, 0),
         };

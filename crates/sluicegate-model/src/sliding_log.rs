@@ -21,6 +21,13 @@ impl SlidingLog {
         Self { count: i128::from(count), period: i128::from(period), count_all, history: History::default() }
     }
 
+    /// Returns the log under other parameters: the calls that count now keep their times.
+    pub(crate) fn converted(&self, new: &Self, at: i128) -> Self {
+        let mut history = self.history.clone();
+        history.drop_before(self.covered(history.effective(at)).start);
+        Self { history, count: new.count, period: new.period, count_all: new.count_all }
+    }
+
     /// Returns the period that ends at an effective time, which is part of it; the moment a period
     /// before is not.
     fn covered(&self, effective: i128) -> Range<i128> {
@@ -53,10 +60,6 @@ impl Algorithm for SlidingLog {
         if self.count_all {
             self.history.keep_newest(self.count);
         }
-    }
-
-    fn counts_denials(&self) -> bool {
-        self.count_all
     }
 
     fn refund(&mut self, at: i128, cost: i128) {

@@ -21,6 +21,11 @@ impl SlidingWindow {
         Self { count: i128::from(count), period: i128::from(period), history: History::default() }
     }
 
+    /// Returns the windows with another count. Absent if the period differs.
+    pub(crate) fn converted(&self, new: &Self) -> Option<Self> {
+        (self.period == new.period).then(|| Self { count: new.count, ..self.clone() })
+    }
+
     fn current(&self, effective: i128) -> Range<i128> {
         let start = effective.div_euclid(self.period) * self.period;
         start..start + self.period

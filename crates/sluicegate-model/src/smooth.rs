@@ -80,6 +80,36 @@ impl Smooth {
         }
     }
 
+    /// Returns the limiter under other parameters: Guava's `setRate`, or a limiter created with
+    /// them if the key was never charged.
+    pub(crate) fn converted(&self, new: Self, now_micros: i128) -> Self {
+        if self.untouched {
+            return new;
+        }
+        if self.has_parameters_of(&new) {
+            return self.clone();
+        }
+        let then = self.resynced(now_micros);
+        let stored_permits = if then.max_permits == 0.0 {
+            if new.warming_up.is_some() { new.max_permits } else { 0.0 }
+        } else {
+            then.stored_permits * new.max_permits / then.max_permits
+        };
+        Self {
+            stored_permits,
+            next_free_ticket_micros: then.next_free_ticket_micros,
+            untouched: false,
+            ..new
+        }
+    }
+
+    #[allow(clippy::float_cmp, reason = "equal parameters give equal doubles")]
+    fn has_parameters_of(&self, other: &Self) -> bool {
+        self.stable_interval_micros == other.stable_interval_micros
+            && self.max_permits == other.max_permits
+            && self.warming_up == other.warming_up
+    }
+
     fn cool_down_interval_micros(&self) -> f64 {
         match self.warming_up {
             Some(warming_up) => warming_up.warmup_period_micros / self.max_permits,

@@ -4,16 +4,16 @@ use crate::{Model, Rule, Windows};
 use sluicegate_model::{Initial, ReceiptId, RetryAfter};
 
 /// A small random number generator: repeatable, and without a dependency.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 }
 
-fn random_rule(dice: &mut Dice) -> Rule {
+pub(crate) fn random_rule(dice: &mut Dice) -> Rule {
     let count = 1 + dice.below(9);
     let period = 1 + dice.below(40);
     let burst = 1 + dice.below(9);
@@ -32,7 +32,7 @@ fn random_rule(dice: &mut Dice) -> Rule {
 }
 
 /// Calls one verb at random, under a clock that may step back.
-fn random_verb(model: &mut Model, receipts: &mut Vec<ReceiptId>, dice: &mut Dice, now: &mut u64) {
+pub(crate) fn random_verb(model: &mut Model, receipts: &mut Vec<ReceiptId>, dice: &mut Dice, now: &mut u64) {
     *now = if dice.below(10) == 0 { 950 + dice.below(150) } else { *now + dice.below(6) };
     let cost = dice.below(11);
     match dice.below(8) {

@@ -3,10 +3,13 @@
 
 mod bucket;
 mod bucket_clock;
+mod changes;
 mod fixed_window;
 mod laws;
+mod laws_of_changes;
 mod lists;
 mod pacer;
+mod receipts_after_changes;
 mod receipts_of_buckets;
 mod receipts_of_windows;
 mod sliding_log;
