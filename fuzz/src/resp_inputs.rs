@@ -43,7 +43,7 @@ fn read(bytes: &[u8], sizes: &mut dyn Iterator<Item = usize>, most: usize, bound
             assert!(parser.held() <= 32 * arrived + 256, "{} bytes held for {arrived}", parser.held());
             let found = parser.len();
             for place in 0..found {
-                let command = parser.get(&buffer, place).expect("a command that was found is there");
+                let command = parser.commands(&buffer).get(place).expect("a command that was found is there");
                 assert!(!command.is_empty() && command.len() <= bounds.arguments);
                 let arguments: Vec<Vec<u8>> = command.from(0).map(<[u8]>::to_vec).collect();
                 assert!(arguments.iter().all(|argument| argument.len() <= bounds.bulk_len));

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! `codec` translates bytes and knows no meaning; `commands.rs` is the table of commands; `handler`
-//! answers them; `session.rs` is the state of a client, `undelivered.rs` its undelivered leases;
-//! `connection` reads, writes and enforces timeouts.
+//! answers them; `session.rs` is the state of a client, `transaction.rs` the commands that it has
+//! queued, `undelivered.rs` its undelivered leases; `connection` reads, writes and enforces timeouts.
 
 pub mod codec;
 
@@ -15,6 +15,7 @@ mod commands;
 mod connection;
 mod handler;
 mod session;
+mod transaction;
 mod undelivered;
 
 use crate::net::{Client, Stream};

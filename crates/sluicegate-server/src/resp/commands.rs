@@ -30,6 +30,9 @@ pub(super) enum Verb {
     Command,
     Info,
     Config,
+    Multi,
+    Exec,
+    Discard,
     Quit,
     ResetConnection,
 }
@@ -71,7 +74,7 @@ const fn spec(
 
 /// All commands, the most frequent ones first: the search is linear.
 #[rustfmt::skip]
-pub(super) const COMMANDS: [Spec; 26] = [
+pub(super) const COMMANDS: [Spec; 29] = [
     spec(Verb::Check, "RL.CHECK", (3, 7), KEY_AFTER_RULE, "RL.CHECK rule key [COST n] [MAXWAIT ms]", "Decides a call and charges it if allowed. With MAXWAIT, also allows it after a delay of at most that long."),
     spec(Verb::Throttle, "CL.THROTTLE", (5, 6), [1, 1, 1], "CL.THROTTLE key max_burst count period_s [quantity]", "Compatible with redis-cell: decides a call under a token bucket given by its arguments."),
     spec(Verb::Peek, "RL.PEEK", (3, 5), KEY_AFTER_RULE, "RL.PEEK rule key [COST n]", "Decides a call without charging it."),
@@ -96,6 +99,9 @@ pub(super) const COMMANDS: [Spec; 26] = [
     spec(Verb::Command, "COMMAND", (1, ANY), NO_KEYS, "COMMAND [COUNT|LIST|INFO|DOCS [name ...]]", "Describes commands."),
     spec(Verb::Info, "INFO", (1, ANY), NO_KEYS, "INFO [section ...]", "Describes the server."),
     spec(Verb::Config, "CONFIG", (2, ANY), NO_KEYS, "CONFIG GET pattern [pattern ...]", "Returns settings that clients ask for."),
+    spec(Verb::Multi, "MULTI", (1, 1), NO_KEYS, "MULTI", "Queues the commands that follow until EXEC."),
+    spec(Verb::Exec, "EXEC", (1, 1), NO_KEYS, "EXEC", "Runs the queued commands in order."),
+    spec(Verb::Discard, "DISCARD", (1, 1), NO_KEYS, "DISCARD", "Drops the queued commands."),
     spec(Verb::Quit, "QUIT", (1, ANY), NO_KEYS, "QUIT", "Closes the connection."),
     spec(Verb::ResetConnection, "RESET", (1, 1), NO_KEYS, "RESET", "Resets the connection to its initial state."),
 ];

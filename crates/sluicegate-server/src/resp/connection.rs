@@ -1,18 +1,19 @@
 //! The loop of one connection: read what has arrived, answer all of it, write once.
 //!
 //! `buffer.rs` is its memory, `write.rs` its sending side, `lease_wait.rs` what happens while the
-//! client waits for a lease.
+//! client waits for a lease, `execute.rs` what `EXEC` does.
 //!
 //! Everything is bounded. Input is bounded by the longest command, as nothing more is read before
 //! the buffer has been answered; replies by `unread_replies_max` plus one reply, as nothing more is
-//! answered before they are sent. Memory that a burst needed is freed when the client falls silent.
+//! answered before they are sent; the commands since `MULTI` by `command_len_max`. Memory that a burst needed is freed when the client falls silent.
 
 mod buffer;
+mod execute;
 mod lease_wait;
 mod write;
 
 use super::codec::{Bounds, Parser, Replies};
-use super::handler::{self, Answered};
+use super::handler::{self, Answered, Then};
 use super::session::Session;
 use crate::auth::PASSWORD_LEN_MAX;
 use crate::log::LogThrottle;
@@ -279,33 +280,43 @@ impl<'s, S: Stream> Connection<'s, S> {
             }
             let mut answered = 0;
             while answered < found && !self.session.leaving {
-                let rest = (&self.parser, self.buffer.as_slice(), answered);
-                let Answered { commands: some, next_waits } =
+                let rest = (self.parser.commands(&self.buffer), answered);
+                let Answered { commands: some, queued, then } =
                     handler::answer(rest, unread_max, &mut self.session, &mut self.replies, self.service)
                         .await;
                 answered += some;
                 let done = Instant::now();
-                let requests = u64::try_from(some).unwrap_or(u64::MAX);
+                let requests = u64::try_from(some - queued).unwrap_or(u64::MAX);
                 self.service.metrics.answered(Protocol::Resp, requests, done - now);
                 now = done;
                 // A client need not wait for the next round trip to get the replies of this one.
-                let is_slow = next_waits || self.service.engine.is_shared();
+                let is_slow = matches!(then, Then::Wait) || self.service.engine.is_shared();
                 if self.replies.bytes().len() >= unread_max || is_slow {
                     if !self.flush().await {
                         return Next::Gone;
                     }
                     now = Instant::now();
                 }
-                if next_waits {
-                    // Boxed because most connections never wait for a lease.
-                    let received = Box::pin(self.wait_for_lease(answered)).await;
-                    let Some(received) = received else { return Next::Gone };
-                    more_arrived |= received;
-                    answered += 1;
-                    // Time in the queue is not time spent by the server.
-                    self.service.metrics.answered(Protocol::Resp, 1, Duration::ZERO);
-                    now = Instant::now();
-                    self.active = now;
+                match then {
+                    Then::Continue => {}
+                    Then::Wait => {
+                        // Boxed because most connections never wait for a lease.
+                        let received = Box::pin(self.wait_for_lease(answered)).await;
+                        let Some(received) = received else { return Next::Gone };
+                        more_arrived |= received;
+                        answered += 1;
+                        // Time in the queue is not time spent by the server.
+                        self.service.metrics.answered(Protocol::Resp, 1, Duration::ZERO);
+                        now = Instant::now();
+                        self.active = now;
+                    }
+                    Then::Execute(transaction) => {
+                        // Boxed because most connections never send EXEC.
+                        if !Box::pin(self.execute(&transaction)).await {
+                            return Next::Gone;
+                        }
+                        now = Instant::now();
+                    }
                 }
             }
             self.parser.clear_complete();

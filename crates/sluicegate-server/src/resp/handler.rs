@@ -13,13 +13,15 @@ mod introspection;
 mod leases;
 mod limits;
 mod rejection;
+mod transaction;
 
 use self::leases::Wait;
 use self::limits::DECISION;
 use self::rejection::Rejection;
-use super::codec::{Command, Parser, Replies, Shown};
+use super::codec::{Command, Commands, Replies, Shown};
 use super::commands::{self, Spec, Verb};
 use super::session::Session;
+use super::transaction::Transaction;
 use crate::engine::{Call, Decided, Engine, RequestError, RuleCache, decide};
 use crate::protocol::Protocol;
 use crate::service::Service;
@@ -47,23 +49,42 @@ struct Context<'c> {
 const CHECK_REPLY_LEN_MAX: usize = 512;
 
 /// How many commands were answered.
+#[derive(Default)]
 pub(super) struct Answered {
     pub(super) commands: usize,
+    /// How many of them were queued. They count as answered when they run.
+    pub(super) queued: usize,
+    pub(super) then: Then,
+}
+
+/// What the connection does after that.
+#[derive(Default)]
+pub(super) enum Then {
+    /// Answers the next command.
+    #[default]
+    Continue,
     /// The next command may wait for a lease: send the replies, then call [`wait_for_lease`].
-    pub(super) next_waits: bool,
+    Wait,
+    /// The last command was `EXEC`: answer these commands.
+    Execute(Box<Transaction>),
 }
 
 /// Answers the commands from an index on, until the client quits, a command may wait for a lease,
 /// or `unread_max` bytes of replies are pending.
 pub(super) async fn answer(
-    (parser, bytes, from): (&Parser, &[u8], usize),
+    (commands, from): (Commands<'_>, usize),
     unread_max: usize,
     session: &mut Session,
     replies: &mut Replies,
     service: &Service,
 ) -> Answered {
     let engine = &*service.engine;
-    let mut commands = (from..parser.len()).filter_map(|index| parser.get(bytes, index));
+    if session.transaction.is_some() {
+        let context = Context { now: engine.now(), session, replies, service };
+        return transaction::queue((commands, from), unread_max, context);
+    }
+    let (len, mut commands) =
+        (commands.len(), (from..commands.len()).filter_map(|index| commands.get(index)));
     // A client that is not authenticated learns nothing about rules.
     let authenticated = session.authenticated;
     let mut step = |command| match Step::find(command) {
@@ -74,7 +95,7 @@ pub(super) async fn answer(
     let (lone, batch): ([Step<'_>; 1], Vec<Step<'_>>);
     let steps: &[Step<'_>] = match commands.next() {
         None => &[],
-        Some(command) if from + 1 == parser.len() => {
+        Some(command) if from + 1 == len => {
             lone = [step(command)];
             &lone
         }
@@ -88,10 +109,10 @@ pub(super) async fn answer(
     }
     let now = engine.now();
     let mut rest = steps;
-    let mut next_waits = false;
+    let mut then = Then::Continue;
     while let [step, others @ ..] = rest {
         if step.waits(session) {
-            next_waits = true;
+            then = Then::Wait;
             break;
         }
         if step.as_call().is_some() && session.authenticated {
@@ -108,14 +129,14 @@ pub(super) async fn answer(
             step.answer(Context { now, session, replies, service }).await;
             rest = others;
         }
-        // AUTH and RESET change how the remaining commands are looked up.
-        let is_stale = session.authenticated != authenticated;
+        // AUTH, RESET and MULTI change how the remaining commands are looked up.
+        let is_stale = session.authenticated != authenticated || session.transaction.is_some();
         if session.leaving || is_stale || replies.bytes().len() >= unread_max {
             break;
         }
     }
     session.cache.flush();
-    Answered { commands: steps.len() - rest.len(), next_waits }
+    Answered { commands: steps.len() - rest.len(), queued: 0, then }
 }
 
 /// Answers a command that may wait for a lease. If the future is dropped, the call leaves the
@@ -132,7 +153,7 @@ pub(super) async fn wait_for_lease(
     }
 }
 
-/// Answers such a command without waiting, because the server is stopping.
+/// Answers such a command without waiting: the server is stopping, or the command was queued.
 pub(super) async fn answer_without_waiting(
     command: Command<'_>,
     session: &mut Session,
@@ -144,19 +165,9 @@ pub(super) async fn answer_without_waiting(
 }
 
 impl<'a> Step<'a> {
-    /// Looks a command up, and checks its number of arguments.
+    /// Looks a command up.
     fn find(command: Command<'a>) -> Step<'a> {
-        let name = command.get(0).unwrap_or_default();
-        match commands::find(name) {
-            None => Step::Rejected(Rejection::error(format_args!(
-                "unknown command '{}'; COMMAND LIST lists all commands",
-                Shown(name)
-            ))),
-            Some(spec) if command.len() < spec.least || command.len() > spec.most => {
-                Step::Rejected(Rejection::arity(spec.name))
-            }
-            Some(spec) => Step::Other(spec, command),
-        }
+        find(command).map_or_else(Step::Rejected, |spec| Step::Other(spec, command))
     }
 
     /// Makes the call of a check. Other commands stay as they are.
@@ -211,6 +222,24 @@ impl<'a> Step<'a> {
     }
 }
 
+/// Looks a command up, and checks its number of arguments.
+fn find(command: Command<'_>) -> Result<&'static Spec, Rejection> {
+    let name = command.get(0).unwrap_or_default();
+    match commands::find(name) {
+        None if name.eq_ignore_ascii_case(b"WATCH") => Err(Rejection::line(
+            "ERR WATCH is not supported: keys are not watched; RL.CHECKALL charges several keys all or nothing",
+        )),
+        None => Err(Rejection::error(format_args!(
+            "unknown command '{}'; COMMAND LIST lists all commands",
+            Shown(name)
+        ))),
+        Some(spec) if command.len() < spec.least || command.len() > spec.most => {
+            Err(Rejection::arity(spec.name))
+        }
+        Some(spec) => Ok(spec),
+    }
+}
+
 fn reject(rejection: &Rejection, replies: &mut Replies, service: &Service) {
     service.metrics.client_errors(Protocol::Resp, 1);
     replies.error(rejection.text());
@@ -239,6 +268,10 @@ async fn other(verb: Verb, command: Command<'_>, context: Context<'_>) -> Result
         Verb::Hello => handshake::hello(command, context)?,
         Verb::Auth => handshake::auth(command, context)?,
         Verb::Select => handshake::select(command, context.replies)?,
+        Verb::Multi => transaction::multi(context),
+        // In a transaction they are not answered here.
+        Verb::Exec => return Err(Rejection::line("ERR EXEC without MULTI")),
+        Verb::Discard => return Err(Rejection::line("ERR DISCARD without MULTI")),
         Verb::Quit => handshake::quit(context),
         Verb::ResetConnection => handshake::reset(context),
         Verb::Client => client::client(command, context.session, context.replies)?,

@@ -1,5 +1,6 @@
 //! The state of a client connection.
 
+use super::transaction::Transaction;
 use super::undelivered::UndeliveredLeases;
 use crate::engine::RuleCache;
 use crate::net::Peer;
@@ -25,6 +26,8 @@ pub(super) struct Session {
     pub(super) cache: RuleCache,
     /// Leases in replies that are not sent yet.
     pub(super) undelivered: UndeliveredLeases,
+    /// The commands since `MULTI`. Boxed because most connections never send it.
+    pub(super) transaction: Option<Box<Transaction>>,
     /// The client has sent `QUIT`; later commands are not answered.
     pub(super) leaving: bool,
 }
@@ -43,6 +46,7 @@ impl Session {
             library_version: Box::default(),
             cache: RuleCache::default(),
             undelivered: UndeliveredLeases::default(),
+            transaction: None,
             leaving: false,
         }
     }

@@ -29,6 +29,7 @@ mod resp_leases;
 mod resp_limits;
 mod resp_pipelines;
 mod resp_redis_cell;
+mod resp_transactions;
 mod running;
 mod shared;
 mod shared_leases;

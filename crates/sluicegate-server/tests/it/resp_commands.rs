@@ -311,7 +311,7 @@ fn connection_commands() {
             "-ERR CONFIG SET is not supported; settings are in the configuration file|",
             None,
         ),
-        ("COMMAND COUNT", ":26|", None),
+        ("COMMAND COUNT", ":29|", None),
         (
             "COMMAND INFO rl.check no.such",
             "*2|*10|$8|rl.check|:-3|*3|+write|+denyoom|+fast|:2|:2|:1|*0|*0|*0|*0|$-1|",

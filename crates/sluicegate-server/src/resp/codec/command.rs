@@ -51,6 +51,23 @@ pub struct Command<'a> {
     arguments: &'a [Range<usize>],
 }
 
+/// Complete commands and the buffer that holds their bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Commands<'a> {
+    bytes: &'a [u8],
+    arguments: &'a [Range<usize>],
+    /// The end of each command in `arguments`.
+    ends: &'a [usize],
+}
+
+/// Commands that were copied from the buffer they arrived in.
+#[derive(Default, Debug)]
+pub struct CommandQueue {
+    bytes: Vec<u8>,
+    arguments: Vec<Range<usize>>,
+    ends: Vec<usize>,
+}
+
 /// Why bytes are not a command. The connection must be closed: where the next command starts is
 /// unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,11 +146,53 @@ impl<'a> Command<'a> {
         self.bytes.get(self.arguments.get(index)?.clone())
     }
 
+    /// The length of the command on the wire, as an array: at least six bytes per argument.
+    pub fn wire_len(&self) -> usize {
+        const FRAME_LEN_MIN: usize = "$0\r\n\r\n".len();
+        self.arguments.iter().map(|argument| argument.len() + FRAME_LEN_MIN).sum()
+    }
+
     /// The arguments from an index on.
     pub fn from(&self, index: usize) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let bytes = self.bytes;
         let rest = self.arguments.get(index..).unwrap_or_default();
         rest.iter().filter_map(move |argument| bytes.get(argument.clone()))
+    }
+}
+
+impl<'a> Commands<'a> {
+    /// The number of commands.
+    pub fn len(self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns `true` if there are none.
+    pub fn is_empty(self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The command at an index.
+    pub fn get(self, index: usize) -> Option<Command<'a>> {
+        let end = *self.ends.get(index)?;
+        let begin = index.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        Some(Command { bytes: self.bytes, arguments: self.arguments.get(begin..end)? })
+    }
+}
+
+impl CommandQueue {
+    /// Appends a copy of a command.
+    pub fn push(&mut self, command: Command<'_>) {
+        for argument in command.from(0) {
+            let begin = self.bytes.len();
+            self.bytes.extend_from_slice(argument);
+            self.arguments.push(begin..self.bytes.len());
+        }
+        self.ends.push(self.arguments.len());
+    }
+
+    /// The commands, in the order in which they were appended.
+    pub fn commands(&self) -> Commands<'_> {
+        Commands { bytes: &self.bytes, arguments: &self.arguments, ends: &self.ends }
     }
 }
 
@@ -189,11 +248,9 @@ impl Parser {
         self.commands.is_empty()
     }
 
-    /// The complete command at an index, in the buffer it was parsed from.
-    pub fn get<'a>(&'a self, bytes: &'a [u8], index: usize) -> Option<Command<'a>> {
-        let end = *self.commands.get(index)?;
-        let begin = index.checked_sub(1).and_then(|before| self.commands.get(before)).copied().unwrap_or(0);
-        Some(Command { bytes, arguments: self.arguments.get(begin..end)? })
+    /// The complete commands, in the buffer they were parsed from.
+    pub fn commands<'a>(&'a self, bytes: &'a [u8]) -> Commands<'a> {
+        Commands { bytes, arguments: &self.arguments, ends: &self.commands }
     }
 
     /// Drops the complete commands.
@@ -371,7 +428,7 @@ mod tests {
             loop {
                 let error = parser.parse(&mut buffer, 2, &BOUNDS).err();
                 let found = parser.len();
-                let taken = (0..found).map(|index| parser.get(&buffer, index).unwrap());
+                let taken = (0..found).map(|index| parser.commands(&buffer).get(index).unwrap());
                 commands.extend(taken.map(|command| command.from(0).map(<[u8]>::to_vec).collect::<Vec<_>>()));
                 parser.clear_complete();
                 if error.is_some() {

@@ -17,7 +17,7 @@ impl<S: Stream> Connection<'_, S> {
     pub(super) async fn wait_for_lease(&mut self, index: usize) -> Option<bool> {
         let Connection { stream, service, session, buffer, parser, replies, .. } = self;
         let mut ahead = Vec::new();
-        if let Some(command) = parser.get(buffer, index) {
+        if let Some(command) = parser.commands(buffer).get(index) {
             let acquire = handler::wait_for_lease(command, session, replies, service);
             // Input that was read together with the command counts towards the bound.
             let most = (READ_AHEAD_MAX + parser.used()).saturating_sub(buffer.len());

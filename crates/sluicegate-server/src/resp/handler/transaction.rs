@@ -1,0 +1,88 @@
+//! `MULTI`, `EXEC` and `DISCARD`: commands are queued, then answered in order. Each is decided by
+//! itself, so calls of other clients may come in between.
+
+use super::super::codec::{Command, Commands};
+use super::super::commands::Verb;
+use super::super::transaction::Transaction;
+use super::{Answered, Context, Rejection, Then, find, handshake, reject};
+
+/// Queues the commands from an index on, until one ends the transaction.
+pub(super) fn queue(
+    (commands, from): (Commands<'_>, usize),
+    unread_max: usize,
+    context: Context<'_>,
+) -> Answered {
+    let Context { now, session, replies, service } = context;
+    let mut answered = Answered::default();
+    while let Some(command) = commands.get(from + answered.commands)
+        && let Some(mut transaction) = session.transaction.take()
+    {
+        answered.commands += 1;
+        match next(command, &mut transaction, service.limits.command_len_max) {
+            Ok(Next::Queued) => {
+                replies.simple("QUEUED");
+                answered.queued += 1;
+                session.transaction = Some(transaction);
+            }
+            Ok(Next::Execute) => {
+                replies.array(transaction.commands().len());
+                answered.then = Then::Execute(transaction);
+            }
+            Ok(Next::Discarded) => replies.simple("OK"),
+            Ok(Next::Quit) => handshake::quit(Context { now, session, replies, service }),
+            Ok(Next::Reset) => handshake::reset(Context { now, session, replies, service }),
+            Err((rejection, ends)) => {
+                reject(&rejection, replies, service);
+                session.transaction = (!ends).then_some(transaction);
+            }
+        }
+        if replies.bytes().len() >= unread_max {
+            break;
+        }
+    }
+    answered
+}
+
+/// `MULTI`: starts a transaction.
+pub(super) fn multi(Context { session, replies, .. }: Context<'_>) {
+    session.transaction = Some(Box::default());
+    replies.simple("OK");
+}
+
+/// What a command does to a transaction.
+enum Next {
+    Queued,
+    Execute,
+    Discarded,
+    Quit,
+    Reset,
+}
+
+/// Queues a command, or says how it ends the transaction. An error says whether it does.
+fn next(
+    command: Command<'_>,
+    transaction: &mut Transaction,
+    bytes_max: usize,
+) -> Result<Next, (Rejection, bool)> {
+    let verb = match find(command) {
+        Ok(spec) => spec.verb,
+        Err(rejection) => {
+            transaction.fail();
+            return Err((rejection, false));
+        }
+    };
+    match verb {
+        Verb::Exec if transaction.has_failed() => {
+            Err((Rejection::line("EXECABORT Transaction discarded because of previous errors."), true))
+        }
+        Verb::Exec => Ok(Next::Execute),
+        Verb::Discard => Ok(Next::Discarded),
+        Verb::Quit => Ok(Next::Quit),
+        Verb::ResetConnection => Ok(Next::Reset),
+        Verb::Multi => Err((Rejection::line("ERR MULTI calls can not be nested"), false)),
+        _ => match transaction.queue(command, bytes_max) {
+            Ok(()) => Ok(Next::Queued),
+            Err(full) => Err((Rejection::error(format_args!("{full}")), false)),
+        },
+    }
+}
