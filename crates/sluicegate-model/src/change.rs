@@ -15,33 +15,33 @@ impl Model {
     /// | rule | kept | starts fresh with another |
     /// |---|---|---|
     /// | bucket | the tokens used, debt included | algorithm; a pacer is another one |
-    /// | pacer | the tokens used of its bucket, so the wait of a new call is theirs at the new rate | algorithm |
-    /// | fixed window | the count, and the window that the first call opened | period, start, zone |
+    /// | pacer | the tokens used; a new call waits for them at the new rate | algorithm |
+    /// | fixed window | the count, and the first call's window | period, start, zone |
     /// | sliding window | both counts | period |
     /// | sliding log | the calls that still count, and their times | algorithm |
-    /// | smooth | the wait, and the share of the maximum that is stored, as Guava's `setRate` | algorithm |
+    /// | smooth | the wait, and the share of the maximum that is stored | algorithm |
     ///
     /// A log has no windows, so its period is a parameter: a shorter one ages calls out sooner, a
     /// longer one keeps those that still counted under the old one. Whether denied calls count is a
-    /// parameter too. `initial`, and the start of `smooth`, describe an unseen key: the new ones hold
-    /// for a key that was never charged or refunded, and do not concern any other.
+    /// parameter too. `initial`, and the start of `smooth`, describe an unseen key: the new ones
+    /// hold for a key that was never charged or refunded, and do not concern any other.
     ///
     /// A position that the new list does not have is gone, and one that the old list did not have
     /// starts fresh.
     ///
     /// **When.** At the key's next call that may change it: check, take, refund, reserve and check
     /// within a wait, allowed or denied; cancel and settle of an open receipt. Until then the state
-    /// is that of the old rules: it leaks and ages as they say, and further changes replace only what
-    /// comes next. So of several changes between two calls only the last one counts, even if one of
-    /// the others would have started fresh. What is not supported, and a cost of 0 (but for a
-    /// reserve, which issues a receipt), changes nothing and converts nothing.
+    /// is that of the old rules: it leaks and ages as they say, and further changes replace only
+    /// what comes next. So of several changes between two calls only the last one counts, even if
+    /// one of the others would have started fresh. What is not supported, and a cost of 0 (but for
+    /// a reserve, which issues a receipt), changes nothing and converts nothing.
     ///
     /// Peek and `next_window` report what they would if the key were converted now, but do not
     /// convert it. Their waits are therefore those that a call made now would report.
     ///
     /// **Rounding.** The tokens used are rounded up to the finest fraction that the new bucket can
-    /// leak, which is what its rate leaks in the time of `1 / count` µs (`count / period` reduced to
-    /// lowest terms). No decision can tell, before the next change.
+    /// leak, which is what its rate leaks in the time of `1 / count` µs (`count / period` reduced
+    /// to lowest terms). No decision can tell, before the next change.
     ///
     /// **Debt.** What was used may exceed the new limit: the level is then below 0, and nothing
     /// remains until it has recovered. A bucket's debt still stops at a century's worth, now at the
@@ -51,11 +51,12 @@ impl Model {
     /// any call does: the step is part of what is used. Windows and logs stay at their latest time.
     ///
     /// **Receipts** stay open. Their charges keep their position in the stack: that of a bucket is
-    /// converted and rounded like the tokens used. Charges are whole tokens, so their distances stay
-    /// exact, and rounding creates no credit. If the clock had stepped back before the change, a
-    /// receipt returns at most what had not leaked at the latest charge or return. Where the state starts fresh, or the position is gone, the
-    /// receipt's part is void: nothing is returned there, and nothing charged for an excess. A
-    /// receipt without any part left is void. A position that is new has no part in older receipts.
+    /// converted and rounded like the tokens used. Charges are whole tokens, so their distances
+    /// stay exact, and rounding creates no credit. If the clock had stepped back before the change,
+    /// a receipt returns at most what had not leaked at the latest charge or return. Where the
+    /// state starts fresh, or the position is gone, the receipt's part is void: nothing is returned
+    /// there, and nothing charged for an excess. A receipt without any part left is void. A
+    /// position that is new has no part in older receipts.
     pub fn change(&mut self, rules: Vec<Rule>) {
         self.rules = rules;
     }

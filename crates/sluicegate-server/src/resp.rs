@@ -7,7 +7,8 @@
 //!
 //! `codec` translates bytes and knows no meaning; `commands.rs` is the table of commands; `handler`
 //! answers them; `session.rs` is the state of a client, `transaction.rs` the commands that it has
-//! queued, `undelivered.rs` its undelivered leases; `connection` reads, writes and enforces timeouts.
+//! queued, `undelivered.rs` its undelivered leases; `connection` reads, writes and enforces
+//! timeouts.
 
 pub mod codec;
 

@@ -186,8 +186,8 @@ fn receipts_never_create_credit_across_changes() {
     let mut dice = Dice(13);
     for _ in 0..20_000 {
         let rule = random_rule(&mut dice);
-        // Without the call that opened it, a window would have opened later. Without its only call, a
-        // key would be unseen, and have what is initial under the new parameters.
+        // Without the call that opened it, a window would have opened later. Without its only call,
+        // a key would be unseen, and have what is initial under the new parameters.
         if matches!(
             rule,
             Rule::FixedWindow { windows: Windows::First { .. }, .. } | Rule::Bucket { initial: Some(_), .. }

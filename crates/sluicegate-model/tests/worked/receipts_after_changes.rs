@@ -60,8 +60,8 @@ fn a_converted_stack_is_returned_in_either_order() {
         let a = reserved(&mut model, 0, 3);
         let b = reserved(&mut model, 0, 2);
         model.change(vec![bucket_rule(1, 7, 6)]);
-        // At 1 five less a third are used: 32 2/3 sevenths, and 18 2/3 up to the first charge, become
-        // 33 and 19.
+        // At 1 five less a third are used: 32 2/3 sevenths, and 18 2/3 up to the first charge,
+        // become 33 and 19.
         assert_eq!(model.check(1, 6).reset_after, 33);
         let (first, second) = if a_first { (a, b) } else { (b, a) };
         assert!(model.cancel(1, first));

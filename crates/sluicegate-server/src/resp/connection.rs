@@ -5,7 +5,8 @@
 //!
 //! Everything is bounded. Input is bounded by the longest command, as nothing more is read before
 //! the buffer has been answered; replies by `unread_replies_max` plus one reply, as nothing more is
-//! answered before they are sent; the commands since `MULTI` by `command_len_max`. Memory that a burst needed is freed when the client falls silent.
+//! answered before they are sent; the commands since `MULTI` by `command_len_max`. Memory that a
+//! burst needed is freed when the client falls silent.
 
 mod buffer;
 mod execute;
