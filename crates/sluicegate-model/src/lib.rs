@@ -35,6 +35,8 @@ mod change;
 mod decision;
 mod fixed_window;
 mod history;
+mod key;
+mod keys;
 mod leases;
 mod model;
 mod receipt;
@@ -50,7 +52,9 @@ pub use breaker::{
     BreakerCounts, BreakerDecision, BreakerEvent, BreakerModel, BreakerOutcome, BreakerRule, BreakerState,
     BreakerTotals, BreakerWindow,
 };
-pub use decision::{Decision, ReceiptId, RetryAfter};
+pub use decision::{Answer, Decision, ReceiptId, Rejected, RetryAfter, UNLIMITED, Usage, Window};
+pub use keys::{Call, KeyId, Keys, Terms};
 pub use leases::{Concurrency, LeaseNumber, Leases};
 pub use model::Model;
+pub use receipt::{Then, Ttl};
 pub use rule::{Initial, Permits, Rule, Smooth, Windows};
