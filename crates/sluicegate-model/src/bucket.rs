@@ -159,7 +159,8 @@ impl Bucket {
 /// Returns `level * numerator / denominator`, rounded up.
 ///
 /// The product may be larger than an integer can hold, so whole denominators are multiplied apart
-/// from the rest. A result that saturates is far beyond any time and any debt: both are below 2^100.
+/// from the rest. A result that saturates is far beyond any time and any debt: both are below
+/// 2^100.
 fn scaled_up(level: i128, numerator: i128, denominator: i128) -> i128 {
     const FAR: i128 = 1 << 120;
     let (whole, rest) = (level.div_euclid(denominator), level.rem_euclid(denominator));

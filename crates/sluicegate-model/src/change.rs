@@ -29,14 +29,14 @@ impl Keys {
     /// starts fresh.
     ///
     /// **When.** At the key's next call that may change it: check, take, refund, reserve and check
-    /// within a wait, allowed or denied; cancel, settle and extend of its receipt. Until then the state
-    /// is that of the old rules: it leaks and ages as they say, and further changes replace only
-    /// what comes next. So of several changes between two calls only the last one counts, even if
-    /// one of the others would have started fresh. What is not supported, and a cost of 0 (but for
-    /// a reserve, which issues a receipt), changes nothing and converts nothing.
+    /// within a wait, allowed or denied; cancel, settle and extend of its receipts. Until then the
+    /// state is that of the old rules: it leaks and ages as they say, and further changes replace
+    /// only what comes next. So of several changes between two calls only the last one counts, even
+    /// if one of the others would have started fresh. What is not supported, and a cost of 0 (but
+    /// for a reserve and an extend), changes nothing and converts nothing.
     ///
-    /// Peek, usage and `next_window` report what they would if the key were converted now, but do not
-    /// convert it. Their waits are therefore those that a call made now would report.
+    /// Peek, usage and `next_window` report what they would if the key were converted now, but do
+    /// not convert it. Their waits are therefore those that a call made now would report.
     ///
     /// **Rounding.** The tokens used are rounded up to the finest fraction that the new bucket can
     /// leak, which is what its rate leaks in the time of `1 / count` µs (`count / period` reduced
@@ -54,8 +54,8 @@ impl Keys {
     /// stay exact, and rounding creates no credit. If the clock had stepped back before the change,
     /// a receipt returns at most what had not leaked at the latest charge or return. Where the
     /// state starts fresh, or the position is gone, the receipt's part is void: nothing is returned
-    /// there, and nothing charged for an excess or an extension. A receipt without any part left is void. A
-    /// position that is new has no part in older receipts.
+    /// there, and nothing charged for an excess or an extension. A receipt without any part left is
+    /// void. A position that is new has no part in older receipts.
     pub fn change(&mut self, key: KeyId, rules: Vec<Rule>) {
         self.key_mut(key).rules = rules;
     }

@@ -1,5 +1,6 @@
-//! A slow, obviously correct model of the limits, for one key under one or more rules, and of a
-//! circuit breaker.
+//! A slow, obviously correct model of the limits, and of a circuit breaker: [`Model`] for one key
+//! under one or more rules, [`Keys`] for several keys and the receipts over them. [`Keys`] defines
+//! what the specification leaves open.
 //!
 //! Tests run the same calls through this model and the fast code, and compare every field. The
 //! model takes the most literal path to each decision, not the fastest. A rule only says whether it
