@@ -2,7 +2,10 @@
 //!
 //! Times, costs and durations are `i128`, so that no sum or product of valid numbers overflows.
 
-use crate::decision::{ReceiptId, RetryAfter};
+use std::ops::Range;
+
+use crate::decision::RetryAfter;
+use crate::receipt::ChargeId;
 use crate::search::{largest_cost, shortest_wait};
 
 /// Whether a call acts now, or may wait.
@@ -66,7 +69,7 @@ pub(crate) trait Algorithm {
     /// Charges a call that was allowed.
     fn charge(&mut self, at: i128, cost: i128);
 
-    /// Charges a cost that was not checked first.
+    /// Charges a cost that was not checked first, up to the bound on debt.
     fn charge_debt(&mut self, at: i128, cost: i128) {
         self.charge(at, cost);
     }
@@ -80,14 +83,22 @@ pub(crate) trait Algorithm {
     fn refund(&mut self, at: i128, cost: i128);
 
     /// Records the charge just made, so that it can be returned later.
-    fn remember(&mut self, receipt: ReceiptId, at: i128, delay: i128);
+    fn remember(&mut self, charge: ChargeId, at: i128, delay: i128);
 
     /// Returns the part of a recorded charge that still counts, at most `cost`, and drops the
     /// record. Returns `true` if that was anything.
-    fn roll_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool;
+    fn roll_back(&mut self, charge: ChargeId, at: i128, cost: i128) -> bool;
 
     /// Drops the record of a charge, which stays charged.
-    fn forget(&mut self, receipt: ReceiptId);
+    fn forget(&mut self, charge: ChargeId);
+
+    /// Returns what is charged now, rounded up. It may exceed the limit.
+    fn used(&self, at: i128) -> i128;
+
+    /// Returns the window that the time is in, for the algorithms with windows.
+    fn current_window(&self, _at: i128) -> Option<Range<i128>> {
+        None
+    }
 
     /// Returns when the next window starts, or what comes closest to it.
     fn next_window(&self, at: i128) -> i128;

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::algorithm::{Algorithm, remaining};
-use crate::decision::ReceiptId;
+use crate::receipt::ChargeId;
 use crate::rollback::Rollback;
 use crate::rule::Initial;
 use crate::search::shortest_wait;
@@ -31,7 +31,7 @@ pub(crate) struct Bucket {
     /// The latest time of a charge or return. What had leaked by then stays leaked, even if the
     /// clock steps back afterwards.
     latest: i128,
-    claims: BTreeMap<ReceiptId, Claim>,
+    claims: BTreeMap<ChargeId, Claim>,
 }
 
 /// The level just after the last change.
@@ -92,8 +92,7 @@ impl Bucket {
         if (self.count, self.period, self.burst) == (new.count, new.period, new.burst) {
             return Some(Self { initial: new.initial, ..self.clone() });
         }
-        // A product that saturates is far beyond a century's debt, and limited to that.
-        let rescaled = |level: i128| -level.saturating_mul(-new.period).div_euclid(self.period);
+        let rescaled = |level: i128| scaled_up(level, new.period, self.period);
         let most_used = new.full() + CENTURY * new.count;
         let used = rescaled(self.full() - self.level(at)).min(most_used);
         new.claims = self.claims.clone();
@@ -157,6 +156,18 @@ impl Bucket {
     }
 }
 
+/// Returns `level * numerator / denominator`, rounded up.
+///
+/// The product may be larger than an integer can hold, so whole denominators are multiplied apart
+/// from the rest. A result that saturates is far beyond any time and any debt: both are below
+/// 2^100.
+fn scaled_up(level: i128, numerator: i128, denominator: i128) -> i128 {
+    const FAR: i128 = 1 << 120;
+    let (whole, rest) = (level.div_euclid(denominator), level.rem_euclid(denominator));
+    let rest_rounded_up = (rest * numerator + denominator - 1) / denominator;
+    whole.saturating_mul(numerator).saturating_add(rest_rounded_up).clamp(-FAR, FAR)
+}
+
 /// Returns a fraction in lowest terms.
 fn in_lowest_terms(numerator: i128, denominator: i128) -> (i128, i128) {
     let (mut divisor, mut rest) = (numerator, denominator);
@@ -215,6 +226,11 @@ impl Algorithm for Bucket {
         }
     }
 
+    fn used(&self, at: i128) -> i128 {
+        let missing = self.full() - self.level(at);
+        (missing + self.period - 1) / self.period
+    }
+
     fn supports_refund(&self) -> bool {
         !self.paces
     }
@@ -224,15 +240,15 @@ impl Algorithm for Bucket {
         self.return_level(at, full_moment, cost * self.period);
     }
 
-    fn remember(&mut self, receipt: ReceiptId, _at: i128, delay: i128) {
+    fn remember(&mut self, charge: ChargeId, _at: i128, delay: i128) {
         if let Some(full_at) = self.full_moment() {
             let had_to_wait = self.paces || delay > 0;
-            self.claims.insert(receipt, Claim { full_at, had_to_wait, most: None });
+            self.claims.insert(charge, Claim { full_at, had_to_wait, most: None });
         }
     }
 
-    fn roll_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
-        let Some(claim) = self.claims.remove(&receipt) else {
+    fn roll_back(&mut self, charge: ChargeId, at: i128, cost: i128) -> bool {
+        let Some(claim) = self.claims.remove(&charge) else {
             return false;
         };
         let later_call_charged = self.full_moment().is_some_and(|full_moment| full_moment > claim.full_at);
@@ -245,8 +261,8 @@ impl Algorithm for Bucket {
         self.return_level(at, claim.full_at, wanted)
     }
 
-    fn forget(&mut self, receipt: ReceiptId) {
-        self.claims.remove(&receipt);
+    fn forget(&mut self, charge: ChargeId) {
+        self.claims.remove(&charge);
     }
 
     fn next_window(&self, at: i128) -> i128 {

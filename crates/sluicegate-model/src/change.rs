@@ -1,13 +1,12 @@
 //! How a key's rules become others.
 
-use std::borrow::Cow;
-
-use crate::model::Model;
+use crate::key::Key;
+use crate::keys::{KeyId, Keys};
 use crate::rule::Rule;
 use crate::state::LimitState;
 
-impl Model {
-    /// Replaces the rules, as a reload of the configuration does.
+impl Keys {
+    /// Replaces the rules of a key, as a reload of the configuration does.
     ///
     /// **What is kept.** The lists are matched by position. At each position the key keeps what it
     /// has used if only parameters differ:
@@ -30,14 +29,14 @@ impl Model {
     /// starts fresh.
     ///
     /// **When.** At the key's next call that may change it: check, take, refund, reserve and check
-    /// within a wait, allowed or denied; cancel and settle of an open receipt. Until then the state
-    /// is that of the old rules: it leaks and ages as they say, and further changes replace only
-    /// what comes next. So of several changes between two calls only the last one counts, even if
-    /// one of the others would have started fresh. What is not supported, and a cost of 0 (but for
-    /// a reserve, which issues a receipt), changes nothing and converts nothing.
+    /// within a wait, allowed or denied; cancel, settle and extend of its receipts. Until then the
+    /// state is that of the old rules: it leaks and ages as they say, and further changes replace
+    /// only what comes next. So of several changes between two calls only the last one counts, even
+    /// if one of the others would have started fresh. What is not supported, and a cost of 0 (but
+    /// for a reserve and an extend), changes nothing and converts nothing.
     ///
-    /// Peek and `next_window` report what they would if the key were converted now, but do not
-    /// convert it. Their waits are therefore those that a call made now would report.
+    /// Peek, usage and `next_window` report what they would if the key were converted now, but do
+    /// not convert it. Their waits are therefore those that a call made now would report.
     ///
     /// **Rounding.** The tokens used are rounded up to the finest fraction that the new bucket can
     /// leak, which is what its rate leaks in the time of `1 / count` µs (`count / period` reduced
@@ -55,12 +54,14 @@ impl Model {
     /// stay exact, and rounding creates no credit. If the clock had stepped back before the change,
     /// a receipt returns at most what had not leaked at the latest charge or return. Where the
     /// state starts fresh, or the position is gone, the receipt's part is void: nothing is returned
-    /// there, and nothing charged for an excess. A receipt without any part left is void. A
-    /// position that is new has no part in older receipts.
-    pub fn change(&mut self, rules: Vec<Rule>) {
-        self.rules = rules;
+    /// there, and nothing charged for an excess or an extension. A receipt without any part left is
+    /// void. A position that is new has no part in older receipts.
+    pub fn change(&mut self, key: KeyId, rules: Vec<Rule>) {
+        self.key_mut(key).rules = rules;
     }
+}
 
+impl Key {
     /// Converts the state to the current rules, if it is not under them yet.
     pub(crate) fn convert(&mut self, at: i128) {
         if self.is_converted() {
@@ -69,25 +70,14 @@ impl Model {
         let before = std::mem::take(&mut self.limits);
         let kept: Vec<_> =
             self.rules.iter().zip(&before).map(|(rule, limit)| limit.converted(rule, at)).collect();
-        self.receipts.retain(|_, receipt| {
-            receipt.keep_parts(|position| kept.get(position).is_some_and(Option::is_some))
-        });
+        self.parts.retain(|_, part| part.keep(|position| kept.get(position).is_some_and(Option::is_some)));
         let fresh = self.rules.iter().cloned().map(LimitState::new);
         let kept = kept.into_iter().chain(std::iter::repeat(None));
         self.limits = fresh.zip(kept).map(|(fresh, kept)| kept.unwrap_or(fresh)).collect();
     }
 
-    /// Returns the key as it would be if it were converted at a time.
-    pub(crate) fn as_converted(&self, at: i128) -> Cow<'_, Self> {
-        if self.is_converted() {
-            return Cow::Borrowed(self);
-        }
-        let mut converted = self.clone();
-        converted.convert(at);
-        Cow::Owned(converted)
-    }
-
-    fn is_converted(&self) -> bool {
+    /// Returns `true` if the state is under the current rules.
+    pub(crate) fn is_converted(&self) -> bool {
         self.rules.len() == self.limits.len()
             && self.rules.iter().zip(&self.limits).all(|(rule, limit)| limit.is_under(rule))
     }

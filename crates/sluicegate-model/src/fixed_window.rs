@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::algorithm::Algorithm;
-use crate::decision::ReceiptId;
-use crate::history::History;
+use crate::history::{History, debt_within_bound};
+use crate::receipt::ChargeId;
 use crate::rule::Windows;
 
 /// The end of a window without an end: beyond every search.
@@ -57,7 +57,7 @@ impl FixedWindow {
         }
     }
 
-    fn used(&self, effective: i128) -> i128 {
+    fn counted(&self, effective: i128) -> i128 {
         self.window(effective).map_or(0, |window| self.history.sum(&window))
     }
 
@@ -70,7 +70,7 @@ impl FixedWindow {
     /// Closes a window that a charge opened and whose count is back at 0.
     fn close_if_unused(&mut self) {
         if let Some(start) = self.opened
-            && self.used(start) == 0
+            && self.counted(start) == 0
         {
             self.opened = None;
             self.history.close();
@@ -92,12 +92,12 @@ impl Algorithm for FixedWindow {
 
     fn allows(&self, at: i128, cost: i128) -> bool {
         let effective = self.history.effective(at);
-        !self.not_started(at) && self.used(effective) + cost <= self.count
+        !self.not_started(at) && self.counted(effective) + cost <= self.count
     }
 
     fn is_recovered(&self, at: i128) -> bool {
         let effective = self.history.effective(at);
-        !self.not_started(at) && self.used(effective) == 0
+        !self.not_started(at) && self.counted(effective) == 0
     }
 
     fn closed_for(&self, at: i128) -> i128 {
@@ -119,6 +119,21 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    /// Debt stops where the window's count is at its bound. The settle is a call at its time even
+    /// then.
+    fn charge_debt(&mut self, at: i128, cost: i128) {
+        let counted = self.counted(self.history.effective(at));
+        self.charge(at, debt_within_bound(counted, cost));
+    }
+
+    fn used(&self, at: i128) -> i128 {
+        self.current_window(at).map_or(0, |window| self.history.sum(&window))
+    }
+
+    fn current_window(&self, at: i128) -> Option<Range<i128>> {
+        self.window(self.history.effective(at)).filter(|_| !self.not_started(at))
+    }
+
     fn refund(&mut self, at: i128, cost: i128) {
         if let Some(window) = self.window(self.history.effective(at)) {
             self.history.refund(&window, cost);
@@ -126,14 +141,14 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn remember(&mut self, receipt: ReceiptId, at: i128, _delay: i128) {
+    fn remember(&mut self, charge: ChargeId, at: i128, _delay: i128) {
         if let Some(window) = self.window(self.history.effective(at)) {
-            self.history.remember(receipt, window);
+            self.history.remember(charge, window);
         }
     }
 
-    fn roll_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
-        let Some(claim) = self.history.forget(receipt) else {
+    fn roll_back(&mut self, charge: ChargeId, at: i128, cost: i128) -> bool {
+        let Some(claim) = self.history.forget(charge) else {
             return false;
         };
         if self.window(self.history.effective(at)).as_ref() != Some(&claim.stretch) {
@@ -144,8 +159,8 @@ impl Algorithm for FixedWindow {
         returned
     }
 
-    fn forget(&mut self, receipt: ReceiptId) {
-        self.history.forget(receipt);
+    fn forget(&mut self, charge: ChargeId) {
+        self.history.forget(charge);
     }
 
     fn next_window(&self, at: i128) -> i128 {

@@ -7,15 +7,23 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::decision::ReceiptId;
+use crate::receipt::ChargeId;
 use crate::rollback::Rollback;
+
+/// The most that debt brings the count of a window or log to.
+const MOST_DEBT: i128 = 2_000_000_000_000;
+
+/// Returns the part of an excess that is charged on top of what is counted already.
+pub(crate) fn debt_within_bound(counted: i128, excess: i128) -> i128 {
+    excess.min(MOST_DEBT - counted).max(0)
+}
 
 /// Charges by effective time, oldest first, and the claims of receipts on them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct History {
     entries: Vec<Entry>,
     latest: Option<i128>,
-    claims: BTreeMap<ReceiptId, Claim>,
+    claims: BTreeMap<ChargeId, Claim>,
 }
 
 /// The charges at one effective time.
@@ -54,9 +62,12 @@ impl History {
         times.find(|time| stretch.contains(time))
     }
 
-    /// Records a charge at an effective time.
+    /// Records a charge at an effective time. One of cost 0 leaves no entry.
     pub(crate) fn add(&mut self, effective: i128, cost: i128) {
         self.latest = Some(effective);
+        if cost == 0 {
+            return;
+        }
         match self.entries.last_mut() {
             Some(newest) if newest.at == effective => newest.cost += cost,
             _ => self.entries.push(Entry { at: effective, cost }),
@@ -123,13 +134,13 @@ impl History {
     }
 
     /// Records the charge just made within `stretch`.
-    pub(crate) fn remember(&mut self, receipt: ReceiptId, stretch: Range<i128>) {
+    pub(crate) fn remember(&mut self, charge: ChargeId, stretch: Range<i128>) {
         let height = self.sum(&stretch);
-        self.claims.insert(receipt, Claim { stretch, height });
+        self.claims.insert(charge, Claim { stretch, height });
     }
 
     /// Drops the record of a charge, and returns it.
-    pub(crate) fn forget(&mut self, receipt: ReceiptId) -> Option<Claim> {
-        self.claims.remove(&receipt)
+    pub(crate) fn forget(&mut self, charge: ChargeId) -> Option<Claim> {
+        self.claims.remove(&charge)
     }
 }

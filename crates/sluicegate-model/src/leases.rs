@@ -1,7 +1,9 @@
 //! The leases of one key as a plain list: the live ones are added up for every call, and waits are
 //! found by trying each moment at which a lease expires.
 
-use crate::decision::{Decision, RetryAfter};
+use crate::algorithm::reported;
+use crate::decision::{Decision, RetryAfter, Usage};
+use crate::search::largest_cost;
 
 /// A concurrency limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +75,7 @@ impl Leases {
     pub fn peek(&mut self, rule: Concurrency, now: u64, cost: u64) -> Decision {
         self.drop_expired(now);
         let allowed = cost == 0 || self.has_room(rule, now, cost);
-        let remaining = (0..=rule.count).rev().find(|&cost| self.has_room(rule, now, cost)).unwrap_or(0);
+        let remaining = largest_cost(rule.count.into(), |cost| self.has_room(rule, now, reported(cost)));
         let retry_after = if allowed {
             None
         } else if cost > rule.count {
@@ -84,12 +86,18 @@ impl Leases {
         Decision {
             allowed,
             limit: rule.count,
-            remaining,
+            remaining: reported(remaining),
             retry_after,
             reset_after: self.first_moment(now, |at| self.sum(at) == 0),
             delay: 0,
             denied_by: (!allowed).then_some(0),
         }
+    }
+
+    /// Returns what is held, as the limit's usage.
+    pub fn usage(&mut self, rule: Concurrency, now: u64) -> Usage {
+        let Decision { limit, remaining, reset_after, .. } = self.peek(rule, now, 0);
+        Usage { limit, used: self.sum(now), remaining, reset_after, window: None }
     }
 
     /// Deletes the key's leases.

@@ -1,5 +1,6 @@
-//! A slow, obviously correct model of the limits, for one key under one or more rules, and of a
-//! circuit breaker.
+//! A slow, obviously correct model of the limits, and of a circuit breaker: [`Model`] for one key
+//! under one or more rules, [`Keys`] for several keys and the receipts over them. [`Keys`] defines
+//! what the specification leaves open.
 //!
 //! Tests run the same calls through this model and the fast code, and compare every field. The
 //! model takes the most literal path to each decision, not the fastest. A rule only says whether it
@@ -35,6 +36,8 @@ mod change;
 mod decision;
 mod fixed_window;
 mod history;
+mod key;
+mod keys;
 mod leases;
 mod model;
 mod receipt;
@@ -50,7 +53,9 @@ pub use breaker::{
     BreakerCounts, BreakerDecision, BreakerEvent, BreakerModel, BreakerOutcome, BreakerRule, BreakerState,
     BreakerTotals, BreakerWindow,
 };
-pub use decision::{Decision, ReceiptId, RetryAfter};
+pub use decision::{Answer, Decision, ReceiptId, Rejected, RetryAfter, UNLIMITED, Usage, Window};
+pub use keys::{Call, KeyId, Keys, Terms};
 pub use leases::{Concurrency, LeaseNumber, Leases};
 pub use model::Model;
+pub use receipt::{Then, Ttl};
 pub use rule::{Initial, Permits, Rule, Smooth, Windows};

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::algorithm::Algorithm;
-use crate::decision::ReceiptId;
-use crate::history::History;
+use crate::history::{History, debt_within_bound};
+use crate::receipt::ChargeId;
 
 /// The log of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,26 +62,39 @@ impl Algorithm for SlidingLog {
         }
     }
 
+    /// Debt stops where the log's sum is at its bound. If nothing is added there is no entry, and
+    /// so no time to remember.
+    fn charge_debt(&mut self, at: i128, cost: i128) {
+        let debt = debt_within_bound(self.sum(at), cost);
+        if debt > 0 {
+            self.charge(at, debt);
+        }
+    }
+
+    fn used(&self, at: i128) -> i128 {
+        self.sum(at)
+    }
+
     fn refund(&mut self, at: i128, cost: i128) {
         let covered = self.covered(self.history.effective(at));
         self.history.refund_newest(&covered, cost);
     }
 
-    fn remember(&mut self, receipt: ReceiptId, at: i128, _delay: i128) {
+    fn remember(&mut self, charge: ChargeId, at: i128, _delay: i128) {
         let effective = self.history.effective(at);
-        self.history.remember(receipt, effective..effective + 1);
+        self.history.remember(charge, effective..effective + 1);
     }
 
-    fn roll_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
-        let Some(claim) = self.history.forget(receipt) else {
+    fn roll_back(&mut self, charge: ChargeId, at: i128, cost: i128) -> bool {
+        let Some(claim) = self.history.forget(charge) else {
             return false;
         };
         let covered = self.covered(self.history.effective(at));
         covered.contains(&claim.stretch.start) && self.history.roll_back(&claim, cost)
     }
 
-    fn forget(&mut self, receipt: ReceiptId) {
-        self.history.forget(receipt);
+    fn forget(&mut self, charge: ChargeId) {
+        self.history.forget(charge);
     }
 
     fn next_window(&self, at: i128) -> i128 {

@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use crate::algorithm::Algorithm;
-use crate::decision::ReceiptId;
-use crate::history::History;
+use crate::history::{History, debt_within_bound};
+use crate::receipt::ChargeId;
 
 /// The charges of one key in the current and the previous window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,18 +65,33 @@ impl Algorithm for SlidingWindow {
         self.history.add(effective, cost);
     }
 
+    /// Debt stops where the current window's count is at its bound. The settle is a call at its
+    /// time even then.
+    fn charge_debt(&mut self, at: i128, cost: i128) {
+        let current = self.current(self.history.effective(at));
+        self.charge(at, debt_within_bound(self.history.sum(&current), cost));
+    }
+
+    fn used(&self, at: i128) -> i128 {
+        (self.estimate(self.history.effective(at)) + self.period - 1) / self.period
+    }
+
+    fn current_window(&self, at: i128) -> Option<Range<i128>> {
+        Some(self.current(self.history.effective(at)))
+    }
+
     fn refund(&mut self, at: i128, cost: i128) {
         let current = self.current(self.history.effective(at));
         self.history.refund(&current, cost);
     }
 
-    fn remember(&mut self, receipt: ReceiptId, at: i128, _delay: i128) {
+    fn remember(&mut self, charge: ChargeId, at: i128, _delay: i128) {
         let current = self.current(self.history.effective(at));
-        self.history.remember(receipt, current);
+        self.history.remember(charge, current);
     }
 
-    fn roll_back(&mut self, receipt: ReceiptId, at: i128, cost: i128) -> bool {
-        let Some(claim) = self.history.forget(receipt) else {
+    fn roll_back(&mut self, charge: ChargeId, at: i128, cost: i128) -> bool {
+        let Some(claim) = self.history.forget(charge) else {
             return false;
         };
         let effective = self.history.effective(at);
@@ -84,8 +99,8 @@ impl Algorithm for SlidingWindow {
         counting.contains(&claim.stretch) && self.history.roll_back(&claim, cost)
     }
 
-    fn forget(&mut self, receipt: ReceiptId) {
-        self.history.forget(receipt);
+    fn forget(&mut self, charge: ChargeId) {
+        self.history.forget(charge);
     }
 
     fn next_window(&self, at: i128) -> i128 {

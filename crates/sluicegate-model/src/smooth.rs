@@ -4,7 +4,7 @@
 
 use crate::algorithm::Algorithm;
 use crate::bucket::CENTURY;
-use crate::decision::ReceiptId;
+use crate::receipt::ChargeId;
 use crate::rule::{Permits, Smooth as Rule};
 
 /// One `RateLimiter` for one key.
@@ -208,6 +208,10 @@ impl Algorithm for Smooth {
         self.reserve_earliest_available(double(cost), at);
     }
 
+    fn used(&self, at: i128) -> i128 {
+        self.limit() - long(self.resynced(at).stored_permits)
+    }
+
     fn supports_refund(&self) -> bool {
         self.warming_up.is_none()
     }
@@ -222,13 +226,13 @@ impl Algorithm for Smooth {
     }
 
     // There are no receipts: reserve is not supported.
-    fn remember(&mut self, _receipt: ReceiptId, _at: i128, _delay: i128) {}
+    fn remember(&mut self, _charge: ChargeId, _at: i128, _delay: i128) {}
 
-    fn roll_back(&mut self, _receipt: ReceiptId, _at: i128, _cost: i128) -> bool {
+    fn roll_back(&mut self, _charge: ChargeId, _at: i128, _cost: i128) -> bool {
         false
     }
 
-    fn forget(&mut self, _receipt: ReceiptId) {}
+    fn forget(&mut self, _charge: ChargeId) {}
 
     fn next_window(&self, at: i128) -> i128 {
         self.resynced(at).next_free_ticket_micros

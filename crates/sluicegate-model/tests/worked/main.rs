@@ -5,16 +5,21 @@ mod bucket;
 mod bucket_clock;
 mod changes;
 mod fixed_window;
+mod large;
 mod laws;
+mod laws_of_budgets;
 mod laws_of_changes;
 mod lists;
 mod pacer;
 mod receipts_after_changes;
 mod receipts_of_buckets;
 mod receipts_of_windows;
+mod several_keys;
 mod sliding_log;
 mod sliding_window;
 mod smooth;
+mod ttl;
+mod usage;
 
 use sluicegate_model::{Decision, Model, ReceiptId, RetryAfter, Rule, Windows};
 
