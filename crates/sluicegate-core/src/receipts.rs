@@ -184,6 +184,12 @@ impl Receipts {
         self.open.len() < before
     }
 
+    /// Discards up to this many of the oldest receipts; their costs stay charged.
+    pub fn discard_oldest(&mut self, most: usize) {
+        self.open.sort_by_key(|open| open.made);
+        self.open.drain(..most.min(self.open.len()));
+    }
+
     /// Expires the receipts of reservations made before a time, so that abandoned ones do not
     /// accumulate.
     pub fn expire_made_before(&mut self, time: Time) {

@@ -372,7 +372,7 @@ impl MemoryStoreBuilder {
             seal: Arc::default(),
             clock: self.clock,
             tags: Mutex::default(),
-            scopes: Mutex::new(Scopes::new(max_keys, max_log_entries, self.on_full)),
+            scopes: Mutex::new(Scopes::new(&size)),
         };
         Ok(MemoryStore { inner: Arc::new_cyclic(inner) })
     }

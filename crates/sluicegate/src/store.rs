@@ -12,10 +12,12 @@
 //! | `slot_kind.rs`, `any_slot.rs` | what a slot holds: a cell, a log, a list, or any of these |
 //! | `evict.rs` | which key makes room for a new one |
 //! | `shares.rs` | how many keys each scope may hold in a store that several limiters share |
+//! | `pool.rs` | a pool in which room is searched shard by shard |
 //! | `log_pool.rs` | how many log entries all keys may hold, and which key makes room for more |
 //! | `limit_versions.rs` | limits that change while the store of one limiter is in use |
 //! | `limit_table.rs` | the limits of a store that several limiters share, by tag |
 //! | `reserve.rs`, `receipt_table.rs` | reservations and open receipts |
+//! | `receipt_pool.rs` | how many receipts may be open, and which make room for more |
 //! | `check_all.rs` | calls on several keys that are charged all or nothing |
 //! | `queue_store.rs` | the operations that wait queues need |
 //!
@@ -58,7 +60,9 @@ mod evict;
 mod limit_table;
 mod limit_versions;
 mod log_pool;
+mod pool;
 mod queue_store;
+mod receipt_pool;
 mod receipt_table;
 mod reserve;
 mod shard;
@@ -80,7 +84,7 @@ use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Lock, Ordering};
 use evict::Vacancy;
 use limit_versions::LimitsByTag as _;
-use log_pool::LogPool;
+use pool::{PoolStats, SearchedPool};
 use receipt_table::ReceiptTable;
 pub(crate) use shard::Counts;
 use shard::{Guarded, Locked, Shard};
@@ -105,10 +109,9 @@ pub(crate) struct Store<S: SlotKind> {
     current: Lock<Arc<S::Limits>>,
     vacant: Vacant,
     max_keys: usize,
-    log_pool: LogPool,
+    log_pool: SearchedPool,
     on_full: OnFull,
-    /// The shard at which the next sweep for expired receipts starts.
-    next_sweep: AtomicUsize,
+    receipt_pool: SearchedPool,
     /// The shard at which the next sweep for recovered keys of a share starts.
     next_share_sweep: AtomicUsize,
 }
@@ -121,11 +124,6 @@ struct Vacant {
     receipts: AtomicUsize,
     /// Log entries for which memory can still be allocated.
     log_entries: AtomicUsize,
-}
-
-/// Decrements a remaining capacity. Returns `false` if nothing remains.
-fn claim(left: &AtomicUsize) -> bool {
-    claim_beyond(0, left)
 }
 
 /// Decrements a remaining capacity, unless only what is spared remains.
@@ -171,9 +169,9 @@ impl<S: SlotKind> Store<S> {
                 log_entries: AtomicUsize::new(size.max_log_entries),
             },
             max_keys: size.max_keys,
-            log_pool: LogPool::new(size.max_log_entries),
+            log_pool: SearchedPool::new(size.max_log_entries),
             on_full: size.on_full,
-            next_sweep: AtomicUsize::new(0),
+            receipt_pool: SearchedPool::new(size.max_receipts),
             next_share_sweep: AtomicUsize::new(0),
         })
     }
@@ -383,13 +381,13 @@ impl<S: SlotKind> Store<S> {
     ) -> Result<R, Full> {
         let Some(slot) = shard.find(key) else { return self.with_new_key(shard, key, now, act) };
         shard.bring_up_to_date(slot, key, now, &self.vacant);
-        let mut receipts = ReceiptTable::take(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
+        let mut receipts = shard.take_receipts(key, &self.vacant);
         let entries = shard.log_capacity(slot);
         let done = shard.with_slot(slot, |limits, states| act(limits, states, &mut receipts));
         // A settlement charges whatever remains, and may need an entry for it.
         let entries_after = shard.log_capacity(slot);
         shard.log_entries_changed(slot, entries, entries_after, &self.vacant);
-        ReceiptTable::put(&mut shard.guarded.receipt_table, key, receipts);
+        shard.put_receipts(key, receipts);
         // A refund may have made the key recover sooner.
         shard.guarded.none_recovers_before = Time::EPOCH;
         Ok(done)
@@ -404,7 +402,7 @@ impl<S: SlotKind> Store<S> {
         act: impl KeyOp<S, R>,
     ) -> Result<R, Full> {
         shard.guarded.latest = now.max(shard.guarded.latest);
-        let mut receipts = ReceiptTable::take(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
+        let mut receipts = shard.take_receipts(key, &self.vacant);
         // Nearly always there are no receipts, so there is nothing to clone.
         let before = (!receipts.is_empty()).then(|| receipts.clone());
         let mut state = S::State::default();
@@ -414,13 +412,13 @@ impl<S: SlotKind> Store<S> {
         let tag = limits_by_tag.tag_for(key);
         let vacancy = (!S::is_unseen(&state)).then(|| self.slot_with_entries(shard, key, tag, now, &state));
         if let Some(Err(full)) = vacancy {
-            ReceiptTable::put(&mut shard.guarded.receipt_table, key, before.unwrap_or_default());
+            shard.put_receipts(key, before.unwrap_or_default());
             return Err(full);
         }
         if let Some(Ok(vacancy)) = vacancy {
             shard.insert(&vacancy, key, now, state, &self.vacant);
         }
-        ReceiptTable::put(&mut shard.guarded.receipt_table, key, receipts);
+        shard.put_receipts(key, receipts);
         Ok(done)
     }
 
@@ -431,7 +429,7 @@ impl<S: SlotKind> Store<S> {
             shard.clear(slot, &self.vacant);
             self.vacant.keys.fetch_add(1, Ordering::Relaxed);
         }
-        ReceiptTable::void(&mut shard.guarded.receipt_table, key, &self.vacant.receipts);
+        shard.void_receipts(key, &self.vacant);
     }
 
     pub(crate) fn contains(&self, key: Fingerprint) -> bool {
@@ -454,6 +452,16 @@ impl<S: SlotKind> Store<S> {
 
     pub(crate) fn max_keys(&self) -> usize {
         self.max_keys
+    }
+
+    /// The state of the pool of log entries.
+    pub(crate) fn log_stats(&self) -> PoolStats {
+        self.log_pool.stats(&self.vacant.log_entries)
+    }
+
+    /// The state of the pool of receipts.
+    pub(crate) fn receipt_stats(&self) -> PoolStats {
+        self.receipt_pool.stats(&self.vacant.receipts)
     }
 
     /// Sums the counts of all shards, locking one after another.

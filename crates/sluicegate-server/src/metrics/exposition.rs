@@ -345,6 +345,23 @@ fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
         "sluice_no_log_room_denials",
         "Calls denied because the pool of log entries is full; raise max_log_entries if this grows.",
         stats.no_log_room,
+    )?;
+    page.gauge("sluice_receipts", "Open receipts.", None, stats.receipts)?;
+    page.gauge(
+        "sluice_receipts_max",
+        "The max_receipts setting: the most receipts that can be open.",
+        None,
+        stats.max_receipts,
+    )?;
+    page.counter(
+        "sluice_receipts_evicted",
+        "Receipts dropped before they expired, to make room for others; raise max_receipts if this grows.",
+        stats.receipts_evicted,
+    )?;
+    page.counter(
+        "sluice_no_receipt_room_errors",
+        "Reservations rejected because the pool of receipts is full; raise max_receipts if this grows.",
+        stats.no_receipt_room,
     )
 }
 

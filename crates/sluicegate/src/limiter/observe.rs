@@ -34,6 +34,15 @@ pub struct StoreStats {
     pub log_entries_evicted: u64,
     /// Denials because there was no room for another log entry. They are among the denied.
     pub no_log_room: u64,
+    /// Open receipts.
+    pub receipts: usize,
+    /// The most receipts that can be open.
+    pub max_receipts: usize,
+    /// Receipts that made room for others before they had expired. If this grows, raise
+    /// `max_receipts`.
+    pub receipts_evicted: u64,
+    /// Reservations for which there was no room for a receipt. They are errors, not denials.
+    pub no_receipt_room: u64,
     /// Callers that wait in line now; in a shared store, those of all its limiters.
     pub waiting: usize,
 }
@@ -41,7 +50,7 @@ pub struct StoreStats {
 impl StoreStats {
     pub(crate) fn of<S: SlotKind>(store: &Store<S>, waiting: usize) -> StoreStats {
         let Counts { allowed, denied, evicted, no_room } = store.counts();
-        let logs = store.log_stats();
+        let (logs, receipts) = (store.log_stats(), store.receipt_stats());
         StoreStats {
             allowed,
             denied,
@@ -49,10 +58,14 @@ impl StoreStats {
             no_room,
             keys: store.keys(),
             max_keys: store.max_keys(),
-            log_entries: logs.entries,
+            log_entries: logs.used,
             max_log_entries: logs.max,
             log_entries_evicted: logs.evicted,
             no_log_room: logs.no_room,
+            receipts: receipts.used,
+            max_receipts: receipts.max,
+            receipts_evicted: receipts.evicted,
+            no_receipt_room: receipts.no_room,
             waiting,
         }
     }

@@ -23,7 +23,6 @@
 //! calls they never made. Denying them is what `OnFull::Deny` does on purpose, within the scope.
 
 use super::limit_versions::LimitsByTag as _;
-use super::receipt_table::ReceiptTable;
 use super::shares::{Pool, Share};
 use super::slot_kind::{SlotKind, SlotState};
 use super::table::{Bucket, buckets};
@@ -35,6 +34,7 @@ use sluicegate_core::rollback::Times;
 use sluicegate_core::{Span, Time};
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// What a store that is full of keys that have not recovered does with a new key.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -61,6 +61,9 @@ const MOVES_MAX: u32 = 2;
 /// For how long a search of the whole shard is not repeated at most: a step of UTC may make the
 /// keys of windows that are aligned to it recover sooner than they reported.
 const SEARCH_INTERVAL_MAX: Span = Span::from_micros(10_000_000);
+
+/// After a search of several shards that found no room, the next one of the scope waits this long.
+const SEARCH_INTERVAL_MICROS: u64 = 1_000;
 
 /// The slot for a new key.
 pub(super) struct Vacancy {
@@ -115,7 +118,35 @@ impl Demand {
         }
     }
 
-    fn is_own(&self, other: Option<&Arc<Share>>) -> bool {
+    /// Claims room for more of a pool, of which `left` is left of `max`, and leaves the spares.
+    pub(super) fn try_claim(&self, spares: usize, left: &AtomicUsize, max: usize, more: usize) -> bool {
+        let needed = spares.saturating_add(more);
+        // A count above the maximum has wrapped: a settlement has exceeded the pool of log entries.
+        let less = |left: usize| (needed..=max).contains(&left).then(|| left - more);
+        let claimed = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
+        if let Some(share) = self.share.as_ref().filter(|_| claimed) {
+            share.added(self.pool, more);
+        }
+        claimed
+    }
+
+    /// Returns `true` if a search for room is due, after one that found none.
+    pub(super) fn is_search_due(&self, of_store: &AtomicU64, now: Time) -> bool {
+        let (at, now) = (self.search_at(of_store).load(Ordering::Relaxed), now.as_micros());
+        // If the clock has stepped backwards, do not wait for longer than the interval.
+        now >= at || now + SEARCH_INTERVAL_MICROS < at
+    }
+
+    /// Records that a search has found no room.
+    pub(super) fn found_none(&self, of_store: &AtomicU64, now: Time) {
+        self.search_at(of_store).store(now.as_micros() + SEARCH_INTERVAL_MICROS, Ordering::Relaxed);
+    }
+
+    fn search_at<'a>(&'a self, of_store: &'a AtomicU64) -> &'a AtomicU64 {
+        self.share.as_ref().map_or(of_store, |share| share.search_at(self.pool))
+    }
+
+    pub(super) fn is_own(&self, other: Option<&Arc<Share>>) -> bool {
         self.share.as_ref().zip(other).is_none_or(|(own, other)| Arc::ptr_eq(own, other))
     }
 
@@ -355,7 +386,7 @@ impl<S: SlotKind> Locked<'_, S> {
         if let Some(Removal { slot, recovered }) = vacancy.removes {
             if !recovered {
                 self.guarded.counts.evicted += 1;
-                ReceiptTable::void(&mut self.guarded.receipt_table, self.table.key(slot), &vacant.receipts);
+                self.void_receipts(self.table.key(slot), vacant);
             }
             self.clear(slot, vacant);
         }

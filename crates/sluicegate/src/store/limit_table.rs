@@ -109,7 +109,7 @@ impl Store<AnySlot> {
 impl Locked<'_, AnySlot> {
     /// Adds the tags that keys and receipts of this shard need. Recovered keys are dropped.
     fn tags_in_use(&mut self, retained: &mut HashSet<u16>, now: Time, vacant: &Vacant) {
-        self.sweep_receipts(now, vacant);
+        self.drop_expired_receipts(usize::MAX, now, vacant);
         for slot in self.table.held() {
             if self.debt(slot, now).is_some() {
                 retained.insert(self.table.slot(slot).tag());

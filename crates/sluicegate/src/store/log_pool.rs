@@ -20,44 +20,19 @@
 
 use super::evict::Demand;
 use super::limit_versions::LimitsByTag as _;
-use super::receipt_table::ReceiptTable;
 use super::shares::Pool;
 use super::slot_kind::SlotKind;
 use super::{Full, Locked, Store, Vacancy, Vacant};
 use crate::key::Fingerprint;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::Ordering;
 use sluicegate_core::algorithm::{Algorithm as _, Debt};
 use sluicegate_core::{Span, Time};
-use std::sync::atomic::AtomicU64;
 
 /// How many shards a search for log entries visits: about 50 µs.
 const SHARDS_PER_SEARCH: usize = 64;
 
 /// A search ends once it has found this many logs to choose from, if they free enough.
 const CANDIDATES_MIN: usize = 16;
-
-/// After a search that found too little, the next one of the scope waits this long.
-const SEARCH_INTERVAL_MICROS: u64 = 1_000;
-
-/// The pool of log entries.
-pub(super) struct LogPool {
-    max: usize,
-    evicted: AtomicU64,
-    no_room: AtomicU64,
-    /// The shard at which the next search starts.
-    next_search: AtomicUsize,
-    /// When the next search may start in the store of one limiter.
-    search_at: AtomicU64,
-}
-
-/// The state of a pool of log entries.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct LogStats {
-    pub(crate) entries: usize,
-    pub(crate) max: usize,
-    pub(crate) evicted: u64,
-    pub(crate) no_room: u64,
-}
 
 /// A log that may be evicted.
 struct Candidate {
@@ -77,32 +52,7 @@ struct Search<'a> {
     soonest: Span,
 }
 
-impl LogPool {
-    pub(super) fn new(max: usize) -> LogPool {
-        LogPool {
-            max,
-            evicted: AtomicU64::new(0),
-            no_room: AtomicU64::new(0),
-            next_search: AtomicUsize::new(0),
-            search_at: AtomicU64::new(0),
-        }
-    }
-}
-
 impl<S: SlotKind> Store<S> {
-    /// The state of the pool.
-    pub(crate) fn log_stats(&self) -> LogStats {
-        let LogPool { max, evicted, no_room, .. } = &self.log_pool;
-        // A settlement may have exceeded the pool, so that the count of what is left has wrapped.
-        let left = self.vacant.log_entries.load(Ordering::Relaxed);
-        LogStats {
-            entries: max.wrapping_sub(left),
-            max: *max,
-            evicted: evicted.load(Ordering::Relaxed),
-            no_room: no_room.load(Ordering::Relaxed),
-        }
-    }
-
     /// Makes room in the logs of a key for a call of this cost.
     #[inline]
     pub(super) fn make_log_room(
@@ -169,14 +119,7 @@ impl<S: SlotKind> Store<S> {
     }
 
     fn try_claim(&self, demand: &Demand, entries: usize) -> bool {
-        let (left, needed) = (&self.vacant.log_entries, demand.spares().saturating_add(entries));
-        // A count above the maximum has wrapped: a settlement has exceeded the pool.
-        let less = |left: usize| (needed..=self.log_pool.max).contains(&left).then(|| left - entries);
-        let claimed = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
-        if let Some(share) = demand.share.as_ref().filter(|_| claimed) {
-            share.added(Pool::LogEntries, entries);
-        }
-        claimed
+        demand.try_claim(demand.spares(), &self.vacant.log_entries, self.log_pool.max, entries)
     }
 
     /// Drops and evicts logs until there is room.
@@ -194,10 +137,7 @@ impl<S: SlotKind> Store<S> {
         let mut search = Search { demand, now, candidates: Vec::new(), soonest: Span::MAX };
         search.visit(own, None, pinned, &self.vacant);
         let shards = self.shards.len();
-        let search_at = demand.share.as_ref().map_or(&self.log_pool.search_at, |share| share.log_search_at());
-        let (at, micros) = (search_at.load(Ordering::Relaxed), now.as_micros());
-        // If the clock has stepped backwards, do not wait for longer than the interval.
-        let is_due = micros >= at || micros + SEARCH_INTERVAL_MICROS < at;
+        let is_due = demand.is_search_due(&self.log_pool.search_at, now);
         let visited = if is_due { SHARDS_PER_SEARCH.min(shards) } else { 0 };
         for _ in 0..visited {
             if self.try_claim(&again(), entries) {
@@ -207,7 +147,7 @@ impl<S: SlotKind> Store<S> {
             if search.candidates.len() >= CANDIDATES_MIN && found >= entries {
                 break;
             }
-            let index = self.log_pool.next_search.fetch_add(1, Ordering::Relaxed) % shards;
+            let index = self.log_pool.next_shard(shards);
             // Locked shards are skipped: the caller holds one, and must not wait for another.
             if let Some(mut shard) = self.try_lock(index) {
                 search.visit(&mut shard, Some(index), &[], &self.vacant);
@@ -230,7 +170,7 @@ impl<S: SlotKind> Store<S> {
         if self.try_claim(&again(), entries) {
             return Ok(());
         }
-        search_at.store(micros + SEARCH_INTERVAL_MICROS, Ordering::Relaxed);
+        demand.found_none(&self.log_pool.search_at, now);
         self.log_pool.no_room.fetch_add(1, Ordering::Relaxed);
         Err(Full(if search.soonest < Span::MAX { search.soonest } else { Span::ZERO }))
     }
@@ -244,7 +184,7 @@ impl<S: SlotKind> Store<S> {
         {
             return;
         }
-        ReceiptTable::void(&mut shard.guarded.receipt_table, shard.table.key(slot), &self.vacant.receipts);
+        shard.void_receipts(shard.table.key(slot), &self.vacant);
         shard.clear(slot, &self.vacant);
         shard.guarded.counts.evicted += 1;
         self.vacant.keys.fetch_add(1, Ordering::Relaxed);

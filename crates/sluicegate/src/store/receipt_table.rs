@@ -4,40 +4,30 @@
 //! its slot before its receipts expire: by then they would return nothing, but a settle can still
 //! add debt.
 
-use crate::key::{ByFingerprint, Fingerprint};
+use super::Vacant;
+use super::limit_versions::LimitsByTag as _;
+use super::shard::Locked;
+use super::shares::Pool;
+use super::slot_kind::SlotKind;
+use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
+use sluicegate_core::Time;
 use sluicegate_core::receipts::Receipts;
-use sluicegate_core::{Span, Time};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 
-/// Expired receipts are swept when this many are open, and then whenever the number has doubled, so
-/// the amortized work per receipt is constant.
-const SWEEP_AT: usize = 64;
-
+#[derive(Default)]
 pub(super) struct ReceiptTable {
-    /// By key, without a tag.
-    keys: HashMap<Fingerprint, KeyReceipts, ByFingerprint>,
-    open: usize,
-    sweep_at: usize,
-    /// No receipt is old enough to expire before this time, so until then no sweep is worthwhile.
-    none_expires_before: Time,
+    /// By key, without a tag. Sorted, so that a pass over all of them can be made in parts.
+    keys: BTreeMap<Fingerprint, KeyReceipts>,
+    /// The last key that the current pass has visited.
+    visited: Option<Fingerprint>,
 }
 
 /// The receipts of a key, in terms of the limits of a tag.
 struct KeyReceipts {
     tag: u16,
     receipts: Receipts,
-}
-
-impl Default for ReceiptTable {
-    fn default() -> Self {
-        ReceiptTable {
-            keys: HashMap::default(),
-            open: 0,
-            sweep_at: SWEEP_AT,
-            none_expires_before: Time::EPOCH,
-        }
-    }
 }
 
 impl ReceiptTable {
@@ -58,92 +48,86 @@ impl ReceiptTable {
         self.keys.values().map(|entry| entry.tag)
     }
 
-    /// Takes out the receipts of a key, to be put back with [`ReceiptTable::put`]. Receipts in
+    /// The number of keys with open receipts.
+    pub(super) fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Drops all receipts, in the store of one limiter.
+    pub(super) fn void_all(receipt_table: &mut Option<Box<ReceiptTable>>, vacant: &AtomicUsize) {
+        if let Some(void) = receipt_table.take() {
+            let open = void.keys.values().map(|entry| entry.receipts.len()).sum();
+            vacant.fetch_add(open, Ordering::Relaxed);
+        }
+    }
+
+    /// Visits the receipts of up to this many keys, and the next time those of the next keys. Keys
+    /// that `act` leaves without receipts are removed. Returns how many were visited.
+    pub(super) fn visit(&mut self, most: usize, mut act: impl FnMut(Fingerprint, &mut Receipts)) -> usize {
+        let from = self.visited.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut last, mut visits, mut empty) = (None, 0, Vec::new());
+        for (key, entry) in self.keys.range_mut((from, Bound::Unbounded)).take(most) {
+            act(key.with_tag(entry.tag), &mut entry.receipts);
+            if entry.receipts.is_empty() {
+                empty.push(*key);
+            }
+            (last, visits) = (Some(*key), visits + 1);
+        }
+        for key in empty {
+            self.keys.remove(&key);
+        }
+        self.visited = last.filter(|_| visits == most);
+        visits
+    }
+}
+
+impl<S: SlotKind> Locked<'_, S> {
+    /// Takes out the receipts of a key, to be put back with [`Locked::put_receipts`]. Receipts in
     /// terms of other limits than the key's current ones are void.
     #[inline]
-    pub(super) fn take(
-        receipt_table: &mut Option<Box<ReceiptTable>>,
-        key: Fingerprint,
-        vacant: &AtomicUsize,
-    ) -> Receipts {
-        let Some(open) = receipt_table else { return Receipts::default() };
+    pub(super) fn take_receipts(&mut self, key: Fingerprint, vacant: &Vacant) -> Receipts {
+        let Some(open) = &mut self.guarded.receipt_table else { return Receipts::default() };
         let Some(KeyReceipts { tag, receipts }) = open.keys.remove(&key.with_tag(0)) else {
             return Receipts::default();
         };
-        open.open -= receipts.len();
         if tag == key.tag() {
             return receipts;
         }
-        vacant.fetch_add(receipts.len(), Ordering::Relaxed);
+        self.receipts_closed(tag, receipts.len(), vacant);
         Receipts::default()
     }
 
     /// Stores the receipts of a key, if there are any.
     #[inline]
-    pub(super) fn put(receipt_table: &mut Option<Box<ReceiptTable>>, key: Fingerprint, receipts: Receipts) {
+    pub(super) fn put_receipts(&mut self, key: Fingerprint, receipts: Receipts) {
         if !receipts.is_empty() {
-            let open = receipt_table.get_or_insert_default();
-            open.open += receipts.len();
+            let open = self.guarded.receipt_table.get_or_insert_default();
             open.keys.insert(key.with_tag(0), KeyReceipts { tag: key.tag(), receipts });
-        } else if receipt_table.as_ref().is_some_and(|open| open.keys.is_empty()) {
-            *receipt_table = None;
+        } else if self.guarded.receipt_table.is_some() {
+            self.drop_empty_table();
         }
     }
 
-    /// Drops the receipts of a key, which frees capacity for others. The key's charges stay.
+    /// Drops the receipts of a key, which frees room for others. The key's charges stay.
     #[inline]
-    pub(super) fn void(
-        receipt_table: &mut Option<Box<ReceiptTable>>,
-        key: Fingerprint,
-        vacant: &AtomicUsize,
-    ) {
-        let Some(open) = receipt_table else { return };
+    pub(super) fn void_receipts(&mut self, key: Fingerprint, vacant: &Vacant) {
+        let Some(open) = &mut self.guarded.receipt_table else { return };
         if let Some(void) = open.keys.remove(&key.with_tag(0)) {
-            open.open -= void.receipts.len();
-            vacant.fetch_add(void.receipts.len(), Ordering::Relaxed);
+            self.receipts_closed(void.tag, void.receipts.len(), vacant);
         }
-        if open.keys.is_empty() {
-            *receipt_table = None;
-        }
+        self.drop_empty_table();
     }
 
-    /// Drops all receipts.
-    pub(super) fn void_all(receipt_table: &mut Option<Box<ReceiptTable>>, vacant: &AtomicUsize) {
-        if let Some(void) = receipt_table.take() {
-            vacant.fetch_add(void.open, Ordering::Relaxed);
-        }
+    /// Checks need no longer look for receipts once a shard has none.
+    pub(super) fn drop_empty_table(&mut self) {
+        self.guarded.receipt_table.take_if(|open| open.keys.is_empty());
     }
 
-    /// Returns `true` if enough receipts are open that a sweep is due.
-    pub(super) fn is_sweep_due(&self) -> bool {
-        self.open >= self.sweep_at
-    }
-
-    /// Runs `keep` on the receipts of every key, if some may be older than `min_age`; `keep` drops
-    /// those that are worthless.
-    pub(super) fn sweep(
-        receipt_table: &mut Option<Box<ReceiptTable>>,
-        vacant: &AtomicUsize,
-        now: Time,
-        min_age: Span,
-        mut keep: impl FnMut(Fingerprint, &mut Receipts),
-    ) {
-        let Some(swept) = receipt_table else { return };
-        if now < swept.none_expires_before {
-            return;
-        }
-        let before = swept.open;
-        swept.keys.retain(|key, entry| {
-            keep(key.with_tag(entry.tag), &mut entry.receipts);
-            !entry.receipts.is_empty()
-        });
-        swept.open = swept.keys.values().map(|entry| entry.receipts.len()).sum();
-        swept.sweep_at = SWEEP_AT.max(2 * swept.open);
-        let oldest = swept.keys.values().filter_map(|entry| entry.receipts.oldest()).min();
-        swept.none_expires_before = oldest.unwrap_or(now).saturating_add(min_age);
-        vacant.fetch_add(before - swept.open, Ordering::Relaxed);
-        if swept.keys.is_empty() {
-            *receipt_table = None;
+    /// Returns room in the pool, and in the share of the tag's scope.
+    pub(super) fn receipts_closed(&self, tag: u16, closed: usize, vacant: &Vacant) {
+        vacant.receipts.fetch_add(closed, Ordering::Relaxed);
+        if let Some(share) = self.guarded.limits_by_tag.share(tag) {
+            share.removed(Pool::Receipts, closed);
         }
     }
 }

@@ -190,7 +190,7 @@ impl<S: SlotKind> Locked<'_, S> {
         self.guarded.latest = now.max(self.guarded.latest);
         let tag = self.guarded.limits_by_tag.tag_for(key);
         if self.table.slot(slot).tag() != tag {
-            ReceiptTable::void(&mut self.guarded.receipt_table, key, &vacant.receipts);
+            self.void_receipts(key, vacant);
             self.adopt(slot, tag, now, vacant);
         }
     }

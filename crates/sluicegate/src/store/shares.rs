@@ -1,6 +1,7 @@
-//! How many keys and log entries each scope may hold in a store that several limiters share.
+//! How many keys, log entries and receipts each scope may hold in a store that several limiters
+//! share.
 //!
-//! Every scope has a share of both, by weight; what follows says it for keys. The scopes of
+//! Every scope has a share of each, by weight; what follows says it for keys. The scopes of
 //! untrusted limits have one share together: a quarter, or everything if there are no others.
 //!
 //! ```text
@@ -21,7 +22,7 @@
 //!            moment may take it below its share, by less than their number.
 //! ```
 
-use super::OnFull;
+use super::{OnFull, Size};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::Time;
@@ -41,7 +42,11 @@ const SWEEP_INTERVAL_MICROS: u64 = 1_000;
 pub(crate) enum Pool {
     Keys,
     LogEntries,
+    Receipts,
 }
+
+/// The number of pools.
+const POOLS: usize = 3;
 
 /// The size of a pool.
 struct PoolSize {
@@ -57,10 +62,9 @@ impl PoolSize {
     }
 }
 
-/// The keys and log entries of a store, as they are shared.
-struct SharedKeys {
-    keys: PoolSize,
-    log_entries: PoolSize,
+/// The pools of a store, as they are shared.
+struct SharedPools {
+    sizes: [PoolSize; POOLS],
     /// The sum of the weights of all attached scopes.
     weights: AtomicU64,
     /// `true` once an untrusted limiter has been attached.
@@ -72,13 +76,12 @@ struct SharedKeys {
 pub(crate) struct Share {
     /// Tells the shares of a store apart.
     pub(crate) id: u64,
-    of: Arc<SharedKeys>,
+    of: Arc<SharedPools>,
     /// `None` for the share of untrusted scopes; 0 while no limiter of the scope is attached.
     weight: Option<AtomicU64>,
-    keys: AtomicUsize,
-    log_entries: AtomicUsize,
-    /// When the next search for log entries may start, after one that found none.
-    log_search_at: AtomicU64,
+    held: [AtomicUsize; POOLS],
+    /// When the next search for room may start, after one that found none.
+    search_at: [AtomicU64; POOLS],
     /// When the next sweep for its recovered keys may start, in microseconds since the epoch.
     sweep_at: AtomicU64,
 }
@@ -86,11 +89,12 @@ pub(crate) struct Share {
 /// Held by every limiter of a scope. The weight of its share counts while one is left.
 pub(crate) struct Attached(Arc<Share>);
 
-impl SharedKeys {
-    fn new(max_keys: usize, max_log_entries: usize, on_full: OnFull) -> Arc<SharedKeys> {
-        Arc::new(SharedKeys {
-            keys: PoolSize::new(max_keys, on_full),
-            log_entries: PoolSize::new(max_log_entries, on_full),
+impl SharedPools {
+    fn new(size: &Size) -> Arc<SharedPools> {
+        let Size { max_keys, max_log_entries, max_receipts, on_full } = *size;
+        Arc::new(SharedPools {
+            // In the order of `Pool`.
+            sizes: [max_keys, max_log_entries, max_receipts].map(|size| PoolSize::new(size, on_full)),
             weights: AtomicU64::new(0),
             has_untrusted: AtomicBool::new(false),
             next_id: AtomicU64::new(0),
@@ -98,47 +102,40 @@ impl SharedKeys {
     }
 
     /// The share of all untrusted scopes.
-    fn untrusted(self: &Arc<SharedKeys>) -> Arc<Share> {
+    fn untrusted(self: &Arc<SharedPools>) -> Arc<Share> {
         self.share(None)
     }
 
     /// The share of one scope.
-    fn scope(self: &Arc<SharedKeys>) -> Arc<Share> {
+    fn scope(self: &Arc<SharedPools>) -> Arc<Share> {
         self.share(Some(AtomicU64::new(0)))
     }
 
-    fn share(self: &Arc<SharedKeys>, weight: Option<AtomicU64>) -> Arc<Share> {
+    fn share(self: &Arc<SharedPools>, weight: Option<AtomicU64>) -> Arc<Share> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         Arc::new(Share {
             id,
             of: Arc::clone(self),
             weight,
-            keys: AtomicUsize::new(0),
-            log_entries: AtomicUsize::new(0),
-            log_search_at: AtomicU64::new(0),
+            held: Default::default(),
+            search_at: Default::default(),
             sweep_at: AtomicU64::new(0),
         })
     }
 
     fn size(&self, pool: Pool) -> &PoolSize {
-        match pool {
-            Pool::Keys => &self.keys,
-            Pool::LogEntries => &self.log_entries,
-        }
+        &self.sizes[pool as usize]
     }
 }
 
 impl Share {
     fn held(&self, pool: Pool) -> &AtomicUsize {
-        match pool {
-            Pool::Keys => &self.keys,
-            Pool::LogEntries => &self.log_entries,
-        }
+        &self.held[pool as usize]
     }
 
     /// What the scope may hold of a pool without borrowing.
     fn max(&self, pool: Pool) -> usize {
-        let SharedKeys { weights, has_untrusted, .. } = &*self.of;
+        let SharedPools { weights, has_untrusted, .. } = &*self.of;
         let PoolSize { shared, .. } = self.of.size(pool);
         let (weights, part) = (weights.load(Ordering::Relaxed), shared / UNTRUSTED_PART);
         let Some(weight) = &self.weight else {
@@ -161,9 +158,9 @@ impl Share {
         self.held(pool).load(Ordering::Relaxed) > self.max(pool)
     }
 
-    /// When the next search for log entries may start.
-    pub(super) fn log_search_at(&self) -> &AtomicU64 {
-        &self.log_search_at
+    /// When the next search for room in a pool may start.
+    pub(super) fn search_at(&self, pool: Pool) -> &AtomicU64 {
+        &self.search_at[pool as usize]
     }
 
     /// Returns `true` if a sweep for recovered keys of the share is due. New keys that find no room
@@ -228,7 +225,7 @@ impl Drop for Attached {
 
 /// The shares of a store by scope.
 pub(crate) struct Scopes {
-    keys: Arc<SharedKeys>,
+    pools: Arc<SharedPools>,
     untrusted: Option<Arc<Attached>>,
     /// Kept while a limiter is attached or limits in the store's table belong to the scope.
     known: HashMap<[u64; 2], (Weak<Attached>, Weak<Share>)>,
@@ -240,15 +237,14 @@ pub(crate) struct Scopes {
 const SWEEP_AT: usize = 64;
 
 impl Scopes {
-    pub(crate) fn new(max_keys: usize, max_log_entries: usize, on_full: OnFull) -> Scopes {
-        let keys = SharedKeys::new(max_keys, max_log_entries, on_full);
-        Scopes { keys, untrusted: None, known: HashMap::new(), sweep_at: SWEEP_AT }
+    pub(crate) fn new(size: &Size) -> Scopes {
+        Scopes { pools: SharedPools::new(size), untrusted: None, known: HashMap::new(), sweep_at: SWEEP_AT }
     }
 
     /// Attaches a limiter of untrusted limits.
     pub(crate) fn attach_untrusted(&mut self) -> Arc<Attached> {
-        let keys = &self.keys;
-        Arc::clone(self.untrusted.get_or_insert_with(|| Arc::new(Attached::new(keys.untrusted()))))
+        let pools = &self.pools;
+        Arc::clone(self.untrusted.get_or_insert_with(|| Arc::new(Attached::new(pools.untrusted()))))
     }
 
     /// Attaches a limiter of a scope.
@@ -258,7 +254,7 @@ impl Scopes {
         if let Some(attached) = known.and_then(|(attached, _)| attached.upgrade()) {
             return attached;
         }
-        let share = known.and_then(|(_, share)| share.upgrade()).unwrap_or_else(|| self.keys.scope());
+        let share = known.and_then(|(_, share)| share.upgrade()).unwrap_or_else(|| self.pools.scope());
         let attached = Arc::new(Attached::new(Arc::clone(&share)));
         if self.known.len() >= self.sweep_at {
             self.known.retain(|_, (_, share)| share.strong_count() > 0);

@@ -1,7 +1,7 @@
 //! Scopes that share a store: no flood of one scope harms another.
 
 use sluicegate::clock::ManualClock;
-use sluicegate::{Limiter, MemoryStore, OnFull, RetryAfter};
+use sluicegate::{Limiter, MemoryStore, OnFull, Receipt, RetryAfter};
 use std::time::Duration;
 
 const LIMITS: [&str; 9] = [
@@ -173,4 +173,51 @@ fn a_full_share_recovers_under_deny() {
         small.check(key).allowed()
     });
     assert!(first.is_some_and(|calls| calls <= 20_000 / 192 / 16 + 1), "{first:?}");
+}
+
+const MAX_RECEIPTS: u32 = 1_600;
+
+/// A store with few receipts.
+fn store_of_receipts(on_full: OnFull) -> (MemoryStore, ManualClock) {
+    let clock = ManualClock::default();
+    clock.advance(Duration::from_secs(1_000_000_000));
+    let builder = MemoryStore::builder().max_keys(5_000).max_receipts(MAX_RECEIPTS as usize);
+    (builder.on_full(on_full).clock(clock.clone()).build().unwrap(), clock)
+}
+
+/// Opens a receipt that stays open.
+fn open(limiter: &Limiter, key: u32) -> Option<Receipt> {
+    limiter.reserve(key, 1, Duration::ZERO).ok()?.keep()
+}
+
+/// One scope opens all the receipts it can, on few keys or on many. Those of another scope stay
+/// open, and it can open its whole share.
+#[test]
+fn receipts_of_one_scope_harm_no_other() {
+    let reservable = "token-bucket 1000000/s";
+    let scopes = [Scope::Rule, Scope::Inline, Scope::Throttle];
+    let pairs = scopes.into_iter().flat_map(|attacker| [(attacker, Scope::Rule), (Scope::Rule, attacker)]);
+    for ((attacker, victim), on_full) in
+        pairs.flat_map(|pair| [OnFull::Evict, OnFull::Deny].map(|on_full| (pair, on_full)))
+    {
+        for keys in [1, 10, 5_000] {
+            let case = format!("{attacker:?}, {victim:?}, {on_full:?}, {keys} keys");
+            let (store, clock) = store_of_receipts(on_full);
+            let limit = if attacker == Scope::Throttle { reservable } else { "fixed-window 1000000/year" };
+            let flooding = limiter(&store, attacker, "flooding", limit);
+            let victims = limiter(&store, victim, "victims", reservable);
+            let before: Vec<Receipt> = (0..100).filter_map(|key| open(&victims, key)).collect();
+            let opened = (0..10 * MAX_RECEIPTS).filter(|call| open(&flooding, call % keys).is_some()).count();
+            assert!(opened < 10 * MAX_RECEIPTS as usize, "{case}");
+            let share = if victim == Scope::Inline || victim == Scope::Throttle { 4 } else { 2 };
+            // Under `evict` a part of the receipts belongs to no share.
+            let rest = MAX_RECEIPTS / share * 15 / 16 - 100;
+            let after: Vec<Receipt> = (0..rest).map_while(|key| open(&victims, key)).collect();
+            assert_eq!(after.len(), rest as usize, "{case}");
+            clock.advance(Duration::from_micros(1));
+            assert_eq!(before.iter().filter(|receipt| store.settle(receipt, 2)).count(), 100, "{case}");
+            assert!(after.iter().all(|receipt| store.settle(receipt, 2)), "{case}");
+            assert!(store.stats().receipts <= MAX_RECEIPTS as usize, "{case}");
+        }
+    }
 }

@@ -1,0 +1,224 @@
+//! How many receipts may be open in a store, and which make room for more.
+//!
+//! Open receipts are a pool, divided between scopes as keys are (`shares.rs`). The states of keys
+//! are not affected: a receipt that is dropped leaves its charge as it is, so it never creates
+//! credit. What it loses is the right to return the rest, or to report an excess.
+//!
+//! ```text
+//! Expired  A receipt expires when it is at least an hour old and its cost no longer counts. Every
+//!          reservation visits a few keys of its shard, and drops the expired receipts.
+//! Full     1. expired receipts of any scope are dropped
+//!          2. under `OnFull::Evict`, also younger ones whose cost no longer counts: those of the
+//!             same scope, and of scopes that exceed their share
+//!          3. under `OnFull::Evict`, a scope within its share takes back what it has lent: the
+//!             oldest receipts of a scope that exceeds its own
+//!          4. a scope within its share takes the spare part
+//!          5. the reservation is an error
+//! Search   A search visits up to 256 keys, and the next one the next 256. A scope that exceeds its
+//!          share searches at most once in a millisecond. One that is within it takes a receipt of
+//!          the spare part for each search that finds nothing, and there are more of these than
+//!          such searches.
+//! ```
+
+use super::evict::Demand;
+use super::limit_versions::LimitsByTag as _;
+use super::shares::{Pool, Share};
+use super::slot_kind::{SlotKind, SlotState};
+use super::{Guarded, Locked, Store, Vacant};
+use crate::key::Fingerprint;
+use crate::sync::Ordering;
+use sluicegate_core::receipts::Receipts;
+use sluicegate_core::{Span, Time};
+use std::sync::Arc;
+
+/// Receipts are kept for at least an hour.
+const KEPT_AT_LEAST: Span = Span::from_micros(3_600_000_000);
+
+/// How many keys a search visits in all, and in one shard: about 50 µs.
+const KEYS_PER_SEARCH: usize = 256;
+const KEYS_PER_SHARD: usize = 32;
+
+/// How many shards a search visits, nearly all of which have no receipts in a large store: 20 µs.
+const SHARDS_PER_SEARCH: usize = 512;
+
+/// From this many keys with receipts on, every reservation visits some of its shard: more than the
+/// one that it may add.
+const TIDY_FROM: usize = 32;
+const KEYS_PER_RESERVATION: usize = 2;
+
+/// How many receipts of one key are taken back at once.
+const TAKEN_BACK_MAX: usize = 16;
+
+/// The oldest receipt of a borrower that a search has found.
+struct Lent {
+    made: Time,
+    shard: Option<usize>,
+    key: Fingerprint,
+}
+
+impl<S: SlotKind> Store<S> {
+    /// Claims room for one receipt of a key with this tag.
+    pub(super) fn claim_receipt(&self, shard: &mut Locked<'_, S>, tag: u16, now: Time) -> bool {
+        let owner = shard.guarded.limits_by_tag.share(tag);
+        let demand = Demand::new(owner, self.on_full, Pool::Receipts, 1);
+        self.try_claim_lendable(&demand) || self.search_receipts(shard, &demand, now)
+    }
+
+    /// Claims room for a receipt, but not of the spare part.
+    fn try_claim_lendable(&self, demand: &Demand) -> bool {
+        let spare = demand.share.as_ref().map_or(0, |share| share.spare(Pool::Receipts));
+        demand.try_claim(demand.spares().max(spare), &self.vacant.receipts, self.receipt_pool.max, 1)
+    }
+
+    /// Drops receipts until there is room.
+    #[cold]
+    fn search_receipts(&self, own: &mut Locked<'_, S>, demand: &Demand, now: Time) -> bool {
+        let pool = &self.receipt_pool;
+        // Shares may have room now that receipts are dropped.
+        let again = || Demand::new(demand.share.as_ref(), self.on_full, Pool::Receipts, 1);
+        let takes_back = demand.share.is_some() && demand.within;
+        let is_due = takes_back || demand.is_search_due(&pool.search_at, now);
+        let mut lent = None;
+        let mut keys = own.drop_worthless(KEYS_PER_SHARD, now, demand, self, None, &mut lent);
+        let shards = self.shards.len();
+        // As few searches as there are spare receipts cover all shards.
+        let spare = demand.share.as_ref().map_or(usize::MAX, |share| share.spare(Pool::Receipts));
+        let visited = shards.min(SHARDS_PER_SEARCH.max(shards / spare.max(1)));
+        for _ in 0..if is_due { visited } else { 0 } {
+            if self.try_claim_lendable(&again()) {
+                return true;
+            }
+            if keys >= KEYS_PER_SEARCH {
+                break;
+            }
+            let index = pool.next_shard(shards);
+            // Locked shards are skipped: the caller holds one, and must not wait for another.
+            if let Some(mut shard) = self.try_lock(index) {
+                keys += shard.drop_worthless(KEYS_PER_SHARD, now, demand, self, Some(index), &mut lent);
+            }
+        }
+        if let Some(lent) = lent.filter(|_| takes_back) {
+            match lent.shard {
+                None => own.take_back(&lent, demand, self),
+                Some(index) => {
+                    if let Some(mut shard) = self.try_lock(index) {
+                        shard.take_back(&lent, demand, self);
+                    }
+                }
+            }
+        }
+        let demand = again();
+        let claimed = demand.try_claim(demand.spares(), &self.vacant.receipts, pool.max, 1);
+        if !claimed {
+            demand.found_none(&pool.search_at, now);
+            pool.no_room.fetch_add(1, Ordering::Relaxed);
+        }
+        claimed
+    }
+}
+
+impl<S: SlotKind> Locked<'_, S> {
+    /// Drops the receipts of some keys that a demand may drop. Returns how many keys were visited.
+    fn drop_worthless(
+        &mut self,
+        keys: usize,
+        now: Time,
+        demand: &Demand,
+        store: &Store<S>,
+        shard: Option<usize>,
+        lent: &mut Option<Lent>,
+    ) -> usize {
+        let mut evicted = 0;
+        let visited = self.visit_receipts(keys, now, &store.vacant, |owner, key, receipts, drop| {
+            drop(receipts, made_before(now));
+            let exceeds = owner.is_some_and(|owner| owner.is_exceeded(Pool::Receipts));
+            if demand.deny || !demand.is_own(owner) && !exceeds {
+                return;
+            }
+            let before = receipts.len();
+            drop(receipts, Time::MAX);
+            evicted += before - receipts.len();
+            if let Some(made) = receipts.oldest().filter(|_| !demand.is_own(owner))
+                && lent.as_ref().is_none_or(|lent| made < lent.made)
+            {
+                *lent = Some(Lent { made, shard, key });
+            }
+        });
+        store.receipt_pool.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
+        visited
+    }
+
+    /// Takes back receipts of a key whose scope exceeds its share. Their charges stay.
+    fn take_back(&mut self, lent: &Lent, demand: &Demand, store: &Store<S>) {
+        if !demand.may_evict(self.guarded.limits_by_tag.share(lent.key.tag())) {
+            return;
+        }
+        let mut receipts = self.take_receipts(lent.key, &store.vacant);
+        let before = receipts.len();
+        receipts.discard_oldest(TAKEN_BACK_MAX);
+        let evicted = before - receipts.len();
+        self.receipts_closed(lent.key.tag(), evicted, &store.vacant);
+        store.receipt_pool.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
+        self.put_receipts(lent.key, receipts);
+    }
+
+    /// Drops expired receipts of a few keys, if the shard has many.
+    pub(super) fn tidy_receipts(&mut self, now: Time, vacant: &Vacant) {
+        if self.guarded.receipt_table.as_ref().is_some_and(|open| open.keys() >= TIDY_FROM) {
+            self.drop_expired_receipts(KEYS_PER_RESERVATION, now, vacant);
+        }
+    }
+
+    /// Drops the expired receipts of up to this many keys.
+    pub(super) fn drop_expired_receipts(&mut self, keys: usize, now: Time, vacant: &Vacant) {
+        self.visit_receipts(keys, now, vacant, |_, _, receipts, drop| drop(receipts, made_before(now)));
+    }
+
+    /// Visits the receipts of up to this many keys. `act` is called with their share, the key, its
+    /// receipts, and a function that drops those which are worthless and were made before a time.
+    fn visit_receipts(
+        &mut self,
+        keys: usize,
+        now: Time,
+        vacant: &Vacant,
+        mut act: impl FnMut(Option<&Arc<Share>>, Fingerprint, &mut Receipts, &mut dyn FnMut(&mut Receipts, Time)),
+    ) -> usize {
+        let (table, displaced) = (self.table, self.guarded.displaced);
+        let Guarded { limits_by_tag, receipt_table, side_table, .. } = &mut *self.guarded;
+        let Some(open) = receipt_table else { return 0 };
+        let visited = open.visit(keys, |key, receipts| {
+            let tag = limits_by_tag.tag_for(key);
+            let limits = limits_by_tag.limits(tag);
+            let owner = limits_by_tag.share(key.tag());
+            let before = receipts.len();
+            let slot = table.find(key, displaced);
+            let mut drop = |receipts: &mut Receipts, made_before: Time| {
+                let mut forget = |state: &mut S::State| {
+                    let states = S::states_mut(state, limits.len());
+                    receipts.expire_worthless(limits, states, now, made_before);
+                };
+                match slot {
+                    None => forget(&mut S::State::default()),
+                    Some(slot) if table.slot(slot).tag() == tag => {
+                        S::update(SlotState { words: table.slot(slot).state, side_table, slot }, forget);
+                    }
+                    // Receipts in terms of other limits become void with the key's next call.
+                    Some(_) => *receipts = Receipts::default(),
+                }
+            };
+            act(owner, key, receipts, &mut drop);
+            let closed = before - receipts.len();
+            vacant.receipts.fetch_add(closed, Ordering::Relaxed);
+            if let Some(owner) = owner {
+                owner.removed(Pool::Receipts, closed);
+            }
+        });
+        self.drop_empty_table();
+        visited
+    }
+}
+
+/// Receipts made before this are expired if their cost no longer counts.
+fn made_before(now: Time) -> Time {
+    Time::saturating_from_micros(now.as_micros().saturating_sub(KEPT_AT_LEAST.as_micros()))
+}
