@@ -7,7 +7,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, reason = "latencies are printed, not asserted")]
 
-use crate::serving::{Folder, PATIENCE as SERVER_ANSWERS_WITHIN, Serving};
+use crate::serving::{Folder, Serving, TEST_TIMEOUT as SERVER_ANSWERS_WITHIN};
 use redis_testkit::{Client, Reply};
 use std::fmt;
 use std::io::Read as _;
