@@ -103,7 +103,7 @@ fn cargo(arguments: &[&str], valkey: Option<&Path>) -> Result<Tests, String> {
     run_counting(command).map_err(failed)
 }
 
-/// Runs a command, handing on what it prints and counting the tests in it.
+/// Runs a command, prints its output and counts the tests in it.
 fn run_counting(mut command: Command) -> Result<Tests, String> {
     let spawned = command.stdout(Stdio::piped()).spawn();
     let mut child = spawned.map_err(|error| format!("cargo does not start: {error}"))?;

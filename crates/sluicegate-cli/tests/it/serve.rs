@@ -2,7 +2,7 @@
 //! do.
 #![cfg(unix)]
 
-use crate::serving::{Folder, PATIENCE, Serving, client, free_port, ping};
+use crate::serving::{Folder, Serving, TEST_TIMEOUT, client, free_port, ping};
 use crate::{sluice, stderr, stdout};
 use std::io::{Read as _, Write as _};
 use std::process::Command;
@@ -201,7 +201,7 @@ fn too_few_files_stop_the_server_only_as_long_as_they_last() {
     server.wait_for("connections_max is reached, and it had sent no request");
     drop(flood);
     while ping(&mut client(&address)).is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the flood is over, and the server takes no client");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the flood is over, and the server takes no client");
     }
     server.signal("-TERM");
     server.wait_for("stopped");
