@@ -9,14 +9,15 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Looks at the clock every second, so that a step is noticed without a call, and logs each step.
 pub(crate) async fn log_steps() {
-    let mut seen = SystemClock::steps();
+    // The clock may have been set since the process started, before this runs for the first time.
+    let mut seen = ClockSteps::default();
     loop {
-        tokio::time::sleep(INTERVAL).await;
         let steps = SystemClock::steps();
         for line in lines(&seen, &steps) {
             warn!("{line}");
         }
         seen = steps;
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 

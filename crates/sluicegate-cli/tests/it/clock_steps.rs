@@ -1,8 +1,8 @@
-//! The server on a machine whose clock is set: a library in front of the C library's shifts UTC, as
-//! a file says, and nothing else.
+//! The server on a machine whose clock is set.
 #![cfg(target_os = "linux")]
 
 use crate::serving::{Folder, Serving, client, free_port};
+use crate::wall_clock::WallClock;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
@@ -11,31 +11,9 @@ use std::time::SystemTime;
 const HOUR: i64 = 3_600;
 const TEN_YEARS: i64 = 10 * 365 * 24 * HOUR;
 
-/// Adds the seconds in the file `SHIFT` to the wall clock.
-const SHIM: &str = r#"
-#define _GNU_SOURCE
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
-int clock_gettime(clockid_t id, struct timespec *at) {
-    int failed = syscall(SYS_clock_gettime, id, at);
-    if (failed || id != CLOCK_REALTIME) return failed;
-    char text[32] = {0};
-    int file = open(getenv("SHIFT"), O_RDONLY);
-    if (file >= 0) {
-        if (read(file, text, sizeof text - 1) > 0) at->tv_sec += atoll(text);
-        close(file);
-    }
-    return 0;
-}
-"#;
-
 /// A server whose clock can be set.
 struct Machine {
-    folder: Folder,
+    clock: WallClock,
     server: Serving,
     stream: BufReader<TcpStream>,
 }
@@ -43,23 +21,16 @@ struct Machine {
 impl Machine {
     /// `None` without a C compiler.
     fn start(shift: i64) -> Option<Machine> {
-        let folder = Folder::new("clock-steps");
-        let source = folder.write("shim.c", SHIM);
-        let (shim, file) = (source.replace(".c", ".so"), folder.write("shift", &shift.to_string()));
-        let compiled = Command::new("cc").args(["-shared", "-fPIC", "-o", &shim, &source]).status().ok()?;
-        assert!(compiled.success(), "the shim does not compile");
+        let clock = WallClock::new(Folder::new("clock-steps"), shift)?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
-        command.arg("serve").args(free_port()).env("LD_PRELOAD", &shim).env("SHIFT", file);
-        let mut server = Serving::spawn(&mut command);
+        let mut server = Serving::spawn(clock.give_to(command.arg("serve").args(free_port())));
         let stream = BufReader::new(client(&server.resp()));
-        Some(Machine { folder, server, stream })
+        Some(Machine { clock, server, stream })
     }
 
     /// Sets the clock, and waits until the server has noticed.
     fn set(&mut self, shift: i64, logged: &str) {
-        // In one step: a file that is half written is another time.
-        let new = self.folder.write("shift.new", &shift.to_string());
-        std::fs::rename(&new, new.replace(".new", "")).unwrap();
+        self.clock.set(shift);
         let line = self.server.wait_for("the system clock was set ");
         assert!(line.contains(&format!("the system clock was set {logged}")), "{line}");
     }

@@ -15,6 +15,7 @@ mod serve;
 mod serving;
 mod simulate;
 mod validate;
+mod wall_clock;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};

@@ -1,17 +1,19 @@
 //! Attacks of every kind at once on a real server, beside clients that behave.
 //!
 //! Attackers make up keys, inline limits, long logs and leases, and open connections that stay
-//! silent. Meanwhile no well-behaved call may fail, no offender may go free, and the server's
-//! memory must stay flat. Latencies are printed, never asserted; `cargo xtask attack SECONDS` runs
-//! this in a release build, for as long as you like.
+//! silent, and the wall clock is set back and forth. Meanwhile no well-behaved call may fail, no
+//! offender may go free, and the server's memory must stay flat. Latencies are printed, never
+//! asserted; `cargo xtask attack SECONDS` runs this in a release build, for as long as you like.
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, reason = "latencies are printed, not asserted")]
 
-use crate::serving::{Folder, PATIENCE as SERVER_ANSWERS_WITHIN, Serving};
+use crate::serving::{Folder, PATIENCE as SERVER_ANSWERS_WITHIN, Serving, free_port};
+use crate::wall_clock::WallClock;
 use redis_testkit::{Client, Reply};
 use std::fmt;
 use std::io::Read as _;
 use std::net::TcpStream;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,6 +63,8 @@ const LATENCIES_MAX: usize = 5_000_000;
 const OFFENDERS: usize = 200;
 const GOOD_CLIENTS: usize = 2;
 const SILENT_CONNECTIONS: usize = 100;
+/// The time between two steps of the wall clock.
+const STEP_INTERVAL: Duration = Duration::from_millis(100);
 /// The memory of a server under attack, in percent of what it was with full pools. Made-up limits
 /// replace each other in tables of 2.6 MB; the allocator takes a while to reuse their room.
 const MEMORY_PERCENT_MAX: u64 = 200;
@@ -89,7 +93,14 @@ fn attackers_harm_neither_good_clients_nor_memory() {
     let lasts = Duration::from_secs(seconds);
     let folder = Folder::new("mixed-attack");
     let file = folder.write("sluice.toml", CONFIGURATION);
-    let mut server = Serving::start(&["--config", &file]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    command.arg("serve").args(free_port()).args(["--config", &file]);
+    // Without a C compiler the clock stays as it is.
+    let clock = WallClock::new(Folder::new("mixed-attack-clock"), 0);
+    if let Some(clock) = &clock {
+        clock.give_to(&mut command);
+    }
+    let mut server = Serving::spawn(&mut command);
     let address = server.resp();
     let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
 
@@ -100,7 +111,7 @@ fn attackers_harm_neither_good_clients_nor_memory() {
 
     let before = beside(&WELL_BEHAVED, port, &server, lasts / 4);
     let silent: Vec<_> = (0..SILENT_CONNECTIONS).map(|_| TcpStream::connect(("127.0.0.1", port))).collect();
-    let attacked = beside(&ATTACKS, port, &server, lasts);
+    let attacked = while_the_clock_steps(clock.as_ref(), || beside(&ATTACKS, port, &server, lasts));
     println!("good clients beside well-behaved ones: {}", before.latencies);
     println!("good clients under attack:             {}", attacked.latencies);
     println!("memory with full pools {} kB, later at most {} kB", attacked.filled_kb, attacked.most_kb);
@@ -148,6 +159,26 @@ fn beside(others: &[(&str, Attack)], port: u16, server: &Serving, lasts: Duratio
         stop.store(true, Relaxed);
         let latencies = good.into_iter().flat_map(|client| client.join().unwrap()).collect();
         Seen { filled_kb, most_kb, latencies: Latencies::new(latencies) }
+    })
+}
+
+/// Runs something while a clock is set forward by an hour and back again, several times a second.
+fn while_the_clock_steps<R>(clock: Option<&WallClock>, run: impl FnOnce() -> R) -> R {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _stop = SetOnDrop(&stop);
+        if let Some(clock) = clock {
+            scope.spawn(|| {
+                for ahead in [3_600, 0, -3_600, 0].into_iter().cycle() {
+                    clock.set(ahead);
+                    thread::sleep(STEP_INTERVAL);
+                    if ahead == 0 && stop.load(Relaxed) {
+                        return;
+                    }
+                }
+            });
+        }
+        run()
     })
 }
 
