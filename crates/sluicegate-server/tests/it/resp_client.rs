@@ -6,7 +6,7 @@ use sluicegate_server::engine::{Engine, Keys};
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
@@ -50,11 +50,7 @@ impl TestServer {
     }
 
     pub(crate) fn client(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
-        Client { stream, arrived: Vec::new() }
+        Client::connect(self.address)
     }
 
     pub(crate) fn stop(mut self) {
@@ -69,6 +65,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    pub(crate) fn connect(address: impl ToSocketAddrs) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
+        Client { stream, arrived: Vec::new() }
+    }
+
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }

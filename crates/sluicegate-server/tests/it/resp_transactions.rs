@@ -1,5 +1,6 @@
 //! `MULTI`, `EXEC` and `DISCARD`: nothing is charged before `EXEC`.
 
+use crate::redis_store::Redis;
 use crate::resp_client::{Client, TestServer};
 use crate::running::{config, rule};
 use sluicegate::clock::ManualClock;
@@ -77,6 +78,50 @@ fn an_error_while_queueing_makes_exec_fail() {
     // A nested MULTI is an error that changes nothing, as in Redis.
     ask(&mut client, &[("MULTI", "+OK|"), ("MULTI", "-ERR MULTI calls can not be nested|")]);
     ask(&mut client, &[("PING", "+QUEUED|"), ("EXEC", "*1|+PONG|")]);
+}
+
+/// Every reply here is Redis's own, byte for byte. Other texts differ on purpose: ours say what to
+/// do instead.
+#[test]
+fn replies_are_those_of_redis() {
+    let (redis, ours) = (Redis::start(), server(config()));
+    let mut differing = Vec::new();
+    for lines in [
+        "MULTI, PING, ECHO a, EXEC",
+        "multi, ping, exec",
+        "MULTI, EXEC",
+        "EXEC",
+        "DISCARD",
+        "MULTI, PING, DISCARD, DISCARD",
+        "MULTI, MULTI, PING, EXEC",
+        "MULTI x",
+        "EXEC x",
+        "DISCARD x",
+        "MULTI, PING, MULTI x, EXEC",
+        "MULTI, PING, EXEC x, PING, EXEC",
+        "MULTI, PING, DISCARD x, EXEC",
+        "MULTI, ECHO, PING, EXEC x",
+        "MULTI, ECHO, PING, EXEC, PING",
+        "MULTI, ECHO, DISCARD",
+        "MULTI, PING, RESET, EXEC",
+        "MULTI, PING, RESET x, EXEC",
+        "MULTI, SELECT 0, SELECT x, PING, EXEC",
+        "MULTI, CLIENT SETNAME a, CLIENT GETNAME, EXEC, CLIENT GETNAME",
+        "MULTI, AUTH x, AUTH default y, EXEC",
+        "MULTI, HELLO x, PING, EXEC",
+    ] {
+        let bytes = lines.replace(", ", "\r\n") + "\r\nQUIT\r\n";
+        let addresses = [format!("127.0.0.1:{}", redis.0.port()), ours.address.to_string()];
+        let [theirs, ours] = addresses.map(|address| {
+            let mut client = Client::connect(address);
+            client.send(&bytes);
+            client.rest()
+        });
+        if theirs != ours {
+            differing.push(format!("{lines}\n  Redis {theirs}\n  ours  {ours}"));
+        }
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
 }
 
 #[test]
