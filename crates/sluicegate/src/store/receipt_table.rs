@@ -118,6 +118,23 @@ impl<S: SlotKind> Locked<'_, S> {
         self.drop_empty_table();
     }
 
+    /// Drops the receipts of some tags. The keys' charges stay.
+    pub(super) fn void_receipts_of(&mut self, is_void: impl Fn(u16) -> bool, vacant: &Vacant) {
+        let Some(open) = &mut self.guarded.receipt_table else { return };
+        let mut closed = Vec::new();
+        open.keys.retain(|_, entry| {
+            let kept = !is_void(entry.tag);
+            if !kept {
+                closed.push((entry.tag, entry.receipts.len()));
+            }
+            kept
+        });
+        for (tag, receipts) in closed {
+            self.receipts_closed(tag, receipts, vacant);
+        }
+        self.drop_empty_table();
+    }
+
     /// Checks need no longer look for receipts once a shard has none.
     pub(super) fn drop_empty_table(&mut self) {
         self.guarded.receipt_table.take_if(|open| open.keys.is_empty());
