@@ -61,8 +61,8 @@ impl ReceiptTable {
         }
     }
 
-    /// Visits the receipts of up to this many keys, and the next time those of the next keys. Keys
-    /// that `act` leaves without receipts are removed. Returns how many were visited.
+    /// Visits the receipts of up to this many keys; the next call continues with the following
+    /// keys. Keys that `act` leaves without receipts are removed. Returns how many were visited.
     pub(super) fn visit(&mut self, most: usize, mut act: impl FnMut(Fingerprint, &mut Receipts)) -> usize {
         let from = self.visited.map_or(Bound::Unbounded, Bound::Excluded);
         let (mut last, mut visits, mut empty) = (None, 0, Vec::new());
@@ -135,7 +135,7 @@ impl<S: SlotKind> Locked<'_, S> {
         self.drop_empty_table();
     }
 
-    /// Checks need no longer look for receipts once a shard has none.
+    /// Drops the table once it is empty, so that checks need not look for receipts.
     pub(super) fn drop_empty_table(&mut self) {
         self.guarded.receipt_table.take_if(|open| open.keys.is_empty());
     }
