@@ -1,9 +1,9 @@
-//! Fixed window: a count per window, which starts again with the next one.
+//! Fixed window: calls are counted per window, and the count restarts with the next one.
 //!
-//! Time is divided into windows, and each key may spend `count` in each. It is simple and cheap,
-//! and what people mean by "1000 per day". Its known weakness is the edge: `count` just before a
-//! boundary and `count` just after it are both allowed, so twice the count can be admitted within a
-//! moment. Where that matters, use a sliding algorithm.
+//! Time is divided into windows, and each key may spend `count` in each window. The algorithm is
+//! simple and cheap, and what people mean by "1000 per day". Its known weakness is the edge:
+//! `count` just before a boundary and `count` just after it are both allowed, so twice the count
+//! can be admitted within a moment. Where that matters, use a sliding algorithm.
 //!
 //! ```text
 //! 5/60s    [             x x x x x][x x x x x             ]      ten calls within a few seconds
@@ -17,10 +17,10 @@
 //! Formula    used = a if now < at, else 0; allow if used + cost <= count
 //! Promise    each window admits at most count, and any stretch of one period at most twice that.
 //! Rounding   none: everything is whole.
-//! Clock      the state keeps the window's end, so a step back stays in the window of the last
-//!            allowed call and its count: nothing is admitted twice, and no caller waits longer
-//!            than the step plus the usual wait. Before the first window all calls are denied, and
-//!            waits are until it opens.
+//! Clock      the state keeps the window's end, so after a step back calls still count in the
+//!            window of the last allowed call: nothing is admitted twice, and no caller waits
+//!            longer than the step plus the usual wait. Before the first window all calls are
+//!            denied, and waits end when it opens.
 //! Cost       16 bytes per key; a comparison and an addition per decision, and a division or a
 //!            calendar look-up when a window opens.
 //!
@@ -48,7 +48,7 @@ pub struct FixedWindow {
 /// Where windows begin and end. Exhaustive on purpose: `same` must compare every kind.
 #[derive(Clone, Debug)]
 pub enum Windows {
-    /// Aligned to a moment, mostly the Unix epoch, and closed before it.
+    /// Aligned to a moment, usually the Unix epoch, and closed before it.
     Aligned {
         /// The beginning of the first window.
         start: Time,
@@ -76,7 +76,7 @@ pub trait Calendar: Debug + Send + Sync {
 }
 
 impl FixedWindow {
-    /// Creates windows of a rate's period, aligned to `start` (mostly the epoch) and closed before
+    /// Creates windows of a rate's period, aligned to `start` (usually the epoch) and closed before
     /// it.
     pub fn aligned(rate: Rate, start: Time) -> FixedWindow {
         FixedWindow::new(rate.count(), Windows::Aligned { start, period: rate.period() })
@@ -100,8 +100,8 @@ impl FixedWindow {
         FixedWindow { count, windows, utc_ahead: UtcAhead::default() }
     }
 
-    /// Aligns the windows to UTC under a clock that UTC is ahead of. Windows that the first call
-    /// opens stay on the clock itself.
+    /// Aligns the windows to UTC, for a clock that UTC is ahead of by `utc_ahead`. Windows that the
+    /// first call opens stay on the clock itself.
     #[must_use]
     pub fn on_clock(mut self, utc_ahead: UtcAhead) -> FixedWindow {
         if !matches!(self.windows, Windows::First { .. }) {
@@ -194,10 +194,10 @@ impl Algorithm for FixedWindow {
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
         let now = self.utc_ahead.to_utc(now);
         match Self::running(state, now) {
-            // Only debt could exceed 32 bits, and any count above the limit denies.
+            // Only debt could exceed 32 bits, and a saturated count denies as the exact one would.
             Some(used) => state.a = used.saturating_add(cost),
-            // Before the first window there is none to charge. (Only debt gets here, by a settle of
-            // cost 0.)
+            // Before the first window there is none to charge. (Only the settle of a reservation of
+            // cost 0 gets here: its debt is not charged.)
             None if self.closed_for(now) > Span::ZERO => return self.closed_for(now),
             None => *state = Cell { at: self.windows.end(now), a: cost, b: 0 },
         }

@@ -1,10 +1,10 @@
 //! Generic cell rate algorithm (GCRA): a bucket stored as a single number. Token bucket, leaky
 //! bucket, minimum interval and pacer all run this code.
 //!
-//! A bucket holds `burst` units, and one unit comes back every `period / count`. Instead of the
-//! level we store the moment at which the bucket will be full again, which the literature calls the
+//! A bucket holds `burst` units, and one unit refills every `period / count`. Instead of the level
+//! we store the moment at which the bucket will be full again, which the literature calls the
 //! theoretical arrival time. Spending moves that moment into the future, and time brings it nearer.
-//! How far ahead that moment lies tells how much has been used.
+//! How far ahead that moment lies shows how much has been used.
 //!
 //! ```text
 //! Settings   interval = period / count      fill = interval * burst      (exact fractions)
@@ -64,13 +64,13 @@ pub struct Gcra {
     share: Share,
 }
 
-/// Precomputed so that the used share of a bucket needs no division. Time is measured in units so
-/// coarse that the fill time is less than 2^16 of them.
+/// Precomputed, so that no division is needed to find what share of a bucket is used. Time is
+/// measured in units so coarse that the fill time is less than 2^16 of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Share {
     /// A unit is 2^shift microseconds.
     shift: u32,
-    /// The share of a unit, where 2^32 is the whole bucket.
+    /// The share of the bucket that refills in one unit, where 2^32 is the whole bucket.
     unit: u32,
 }
 
@@ -187,7 +187,7 @@ impl Gcra {
         })
     }
 
-    /// Returns what remains if 64 bits are enough to compute it, as they mostly are.
+    /// Returns what remains if 64 bits are enough to compute it, as they usually are.
     #[inline]
     fn remaining_in_64_bits(&self, ahead: Exact) -> Option<u32> {
         // Most callers have a full bucket, which needs no division.
@@ -220,7 +220,7 @@ impl Gcra {
         if due > self.debt_max { self.debt_max.max(ahead) } else { due }
     }
 
-    /// Returns a charge, as time: the bucket is full that much earlier, but not before now.
+    /// Undoes a charge, given as time: the bucket is full that much earlier, but not before now.
     fn return_time(&self, cell: Cell, now: Time, returned: Exact) -> Cell {
         Self::full_in(self.saturating_sub(Self::ahead(cell, now), returned), now)
     }
@@ -245,7 +245,7 @@ impl Gcra {
 
 /// A limit that is a bucket. Implementing this trait implements [`Algorithm`].
 pub trait Bucket {
-    /// Whether allowed calls act evenly spaced instead of immediately.
+    /// `true` if allowed calls act at evenly spaced times instead of immediately.
     const PACED: bool = false;
 
     /// Returns the arithmetic.
@@ -263,7 +263,7 @@ pub trait Bucket {
         self.unseen(now)
     }
 
-    /// Returns the key's state, whether or not it has called. It is copied field by field, because
+    /// Returns the state of a key, which may be unseen. The state is copied field by field, because
     /// copying the whole struct at once would stall if a field was just written.
     #[inline]
     fn current(&self, state: &Cell, now: Time) -> Cell {
@@ -362,10 +362,11 @@ impl<B: Bucket> Algorithm for B {
         Charge { cost, stack: 0, height, waited: waited || Self::PACED }
     }
 
-    /// Returns at most the time from now to the charge's height, the moment at which the bucket was
-    /// to be full after the charge: what has leaked since the charge must not be returned as well.
-    /// A call that had to wait holds a time slot. Once a later call holds the next slot, returning
-    /// this one would let two calls act at once, so nothing is returned.
+    /// The charge's height is the moment at which the bucket would have been full after the charge.
+    /// At most the time from now until then is returned, because what has refilled since the charge
+    /// must not be returned as well. A call that had to wait holds a time slot. Once a later call
+    /// holds the next slot, returning this one would let two calls act at once, so nothing is
+    /// returned.
     fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
         let Times { now, latest } = times;
         let (gcra, cell) = (self.gcra(), self.current(state, now));
@@ -427,7 +428,7 @@ impl<B: Bucket> Algorithm for B {
         Some(Debt { share, recovers_in: Span::from_micros(recovered.ceil()) })
     }
 
-    /// Keeps the units that are still used now, after leaking at the old rate. Their time is
+    /// Keeps the units that are still used now, after refilling at the old rate. Their time is
     /// rounded up to a multiple of 1/count microseconds. This changes no decision, because both
     /// sides of every comparison are such multiples.
     fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
@@ -436,8 +437,9 @@ impl<B: Bucket> Algorithm for B {
             return;
         }
         // After a step back of the clock, `full_at` lies further ahead by the size of the step,
-        // which must not count as usage. So usage is measured at the latest known time. That may
-        // come from another key, so it is capped at `full_at`: no charge of this key is later.
+        // which must not count as usage. So usage is measured at the latest known time. That time
+        // may come from another key's call, so it is capped at `full_at`: no charge of this key is
+        // later.
         let at = times.now.max(times.latest.min(Time::saturating_from_micros(state.at)));
         let used_periods = before.parts(Gcra::ahead(*state, at));
         let old_period = u128::from(before.rate.period().as_micros());

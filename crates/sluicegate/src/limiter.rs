@@ -29,7 +29,7 @@ use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::memory_store::{LimiterKind, MemoryStore, StoreHandle, Tag};
 use crate::seal::Seal;
-use crate::store::{Attached, NotAdmitted, QueueStore};
+use crate::store::{Attached, NotAdmitted, PoolStats, QueueStore};
 use crate::wait::{Host, Queues};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::all_of::{next_window_list, peek_list};
@@ -366,7 +366,7 @@ impl Limiter {
     /// after another, so call this when metrics are read and not with every call.
     pub fn stats(&self) -> StoreStats {
         let waiting = self.queues().waiting();
-        on_store!(&self.inner.store, store => StoreStats::of(store, waiting))
+        on_store!(&self.inner.store, store => StoreStats::of(store, waiting, self.inner.scope.as_ref().map_or_else(PoolStats::default, |scope| scope.store.limit_stats())))
     }
 
     /// Returns the time on the limiter's clock.

@@ -9,6 +9,10 @@
 //! A key's state belongs to (scope, key). The tag names the limits that apply to it: when a scope's
 //! limits change, the state is converted to the new ones on the key's next call.
 
+mod tags;
+
+pub(crate) use tags::Tag;
+
 use crate::clock::Clock;
 use crate::clock::any::AnyClock;
 use crate::ids::Receipt;
@@ -21,16 +25,16 @@ use crate::limiter::{
 };
 use crate::seal::Seal;
 use crate::store::{
-    AnySlot, Attached, LIMITS_MAX, LimitTable, NoMemory, OnFull, Preserve, QueueStore, Scopes, Size, Store,
+    AnySlot, Attached, LimitTable, NoMemory, OnFull, PoolStats, Preserve, QueueStore, Scopes, Size, Store,
     TaggedLimits,
 };
 use crate::wait::{Host, Queues};
+use sluicegate_core::Time;
 use sluicegate_core::bounds::saturating_count;
-use sluicegate_core::{Span, Time};
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tags::{TagKey, Tags};
 
 /// A store for the keys of several limiters, with one bound for all of them.
 ///
@@ -85,25 +89,6 @@ pub struct MemoryStoreBuilder {
     clock: AnyClock,
 }
 
-/// The tags that are assigned to limits.
-#[derive(Default)]
-struct Tags {
-    /// The holders of tags. A tag that only this map holds is free once no key needs it.
-    assigned: HashMap<TagKey, Arc<Tag>>,
-    free: Vec<u16>,
-    /// Tags from this one on were never assigned.
-    next: u16,
-    /// The earliest time of the next attempt to reclaim tags: one takes some 100 ms in a store of a
-    /// million keys.
-    reclaim_at: Time,
-}
-
-/// Limits from untrusted callers leave a quarter of the tags to others.
-const UNTRUSTED_LIMITS_MAX: u16 = LIMITS_MAX / 4 * 3;
-
-/// The minimum time between two attempts to reclaim tags.
-const RECLAIM_INTERVAL: Span = Span::from_micros(1_000_000);
-
 /// The kind of limiter that attaches to the store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct LimiterKind {
@@ -111,20 +96,6 @@ pub(crate) struct LimiterKind {
     /// Whether its limits come from untrusted callers.
     pub(crate) untrusted: bool,
 }
-
-/// Limits of one share that decide alike have one tag.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct TagKey {
-    limits: Vec<Limit>,
-    preserve: Preserve,
-    /// For limits that count from a start; the epoch for others.
-    start: Time,
-    /// The id of the scope's share. Its keys are counted by tag.
-    share: u64,
-}
-
-/// A tag that is in use.
-pub(crate) struct Tag(pub(crate) u16);
 
 /// What a limiter holds of the store it is attached to.
 pub(crate) struct StoreHandle {
@@ -157,7 +128,12 @@ impl MemoryStore {
     /// What all its limiters have decided, and how many keys it holds.
     pub fn stats(&self) -> StoreStats {
         let Inner { store, queues, .. } = &*self.inner;
-        StoreStats::of(store, queues.waiting())
+        StoreStats::of(store, queues.waiting(), self.limit_stats())
+    }
+
+    /// The state of the pool of limits.
+    pub(crate) fn limit_stats(&self) -> PoolStats {
+        self.inner.tags.lock().unwrap_or_else(PoisonError::into_inner).stats()
     }
 
     /// Prefetches the state of a key of any of its limiters: see
@@ -239,18 +215,16 @@ impl MemoryStore {
         let mut tags = tags.lock().unwrap_or_else(PoisonError::into_inner);
         let preserve = kind.preserve;
         let share = attached.share();
-        let tag_key = TagKey { limits: limits.to_vec(), preserve, start, share: share.id };
-        if let Some(tag) = tags.assigned.get(&tag_key) {
-            return Ok(Arc::clone(tag));
+        let untrusted = kind.untrusted;
+        let tag_key = TagKey { limits: limits.to_vec(), preserve, start, share: share.id, untrusted };
+        if let Some(tag) = tags.get(&tag_key) {
+            return Ok(tag);
         }
         let limits = made(limits, start, &clock.utc_ahead())?;
-        let most = if kind.untrusted { UNTRUSTED_LIMITS_MAX } else { LIMITS_MAX };
-        let tag = tags.take(most, store, clock.now())?;
+        let tag = tags.take(untrusted, store, clock.now())?;
         // The tag is free, and so is its entry.
         store.insert_limits(tag, TaggedLimits { limits, preserve, share: Arc::clone(share) });
-        let tag = Arc::new(Tag(tag));
-        tags.assigned.insert(tag_key, Arc::clone(&tag));
-        Ok(tag)
+        Ok(tags.assign(tag_key, tag))
     }
 }
 
@@ -261,45 +235,6 @@ impl Host for Inner {
 
     fn clock(&self) -> &AnyClock {
         &self.clock
-    }
-}
-
-impl Tags {
-    /// Takes a free tag, unless `most` are assigned.
-    fn take(&mut self, most: u16, store: &Store<AnySlot>, now: Time) -> Result<u16, BuildError> {
-        let is_full = |tags: &Tags| tags.assigned.len() >= usize::from(most);
-        // If the clock has stepped backwards, do not wait for longer than the interval.
-        let may_reclaim = now >= self.reclaim_at || now.saturating_add(RECLAIM_INTERVAL) < self.reclaim_at;
-        if is_full(self) && may_reclaim {
-            self.reclaim(store, now);
-        }
-        if is_full(self) {
-            return Err(BuildError::TooManyLimits { most: most.into() });
-        }
-        // There is one, recycled or new: fewer tags are assigned than exist.
-        Ok(self.free.pop().unwrap_or_else(|| {
-            self.next += 1;
-            self.next - 1
-        }))
-    }
-
-    /// Reclaims the tags that no limiter holds and no key or receipt needs. This reads the whole
-    /// store, so it runs only when no tag is left.
-    fn reclaim(&mut self, store: &Store<AnySlot>, now: Time) {
-        let held: Vec<u16> =
-            self.assigned.values().filter(|tag| Arc::strong_count(tag) > 1).map(|tag| tag.0).collect();
-        let retained = store.retain_limits(&held, now);
-        let free = &mut self.free;
-        self.assigned.retain(|_, tag| {
-            let kept = retained.contains(&tag.0);
-            if !kept {
-                free.push(tag.0);
-            }
-            kept
-        });
-        // If many were reclaimed the pass was worthwhile, and will be again once they are used up.
-        let found_much = self.free.len() >= usize::from(LIMITS_MAX / 8);
-        self.reclaim_at = if found_much { now } else { now.saturating_add(RECLAIM_INTERVAL) };
     }
 }
 

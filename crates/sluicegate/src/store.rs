@@ -12,7 +12,7 @@
 //! | `slot_kind.rs`, `any_slot.rs` | what a slot holds: a cell, a log, a list, or any of these |
 //! | `evict.rs` | which key makes room for a new one |
 //! | `shares.rs` | how many keys each scope may hold in a store that several limiters share |
-//! | `pool.rs` | a pool in which room is searched shard by shard |
+//! | `pool.rs` | a bounded pool that is searched for room shard by shard |
 //! | `log_pool.rs` | how many log entries all keys may hold, and which key makes room for more |
 //! | `limit_versions.rs` | limits that change while the store of one limiter is in use |
 //! | `limit_table.rs` | the limits of a store that several limiters share, by tag |
@@ -73,7 +73,7 @@ mod table;
 pub(crate) use any_slot::AnySlot;
 pub(crate) use check_all::{AnyStore, Call, check_all, check_all_each};
 pub use evict::OnFull;
-pub(crate) use limit_table::{LIMITS_MAX, LimitTable, Preserve, TaggedLimits};
+pub(crate) use limit_table::{LIMITS_MAX, LimitTable, Preserve, TagDebt, TaggedLimits};
 pub(crate) use limit_versions::LimitVersion;
 pub(crate) use queue_store::{HeadCharge, NotAdmitted, QueueStore};
 pub(crate) use reserve::NotReserved;
@@ -84,7 +84,8 @@ use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Lock, Ordering};
 use evict::Vacancy;
 use limit_versions::LimitsByTag as _;
-use pool::{PoolStats, SearchedPool};
+pub(crate) use pool::PoolStats;
+use pool::SearchedPool;
 use receipt_table::ReceiptTable;
 pub(crate) use shard::Counts;
 use shard::{Guarded, Locked, Shard};
@@ -126,7 +127,7 @@ struct Vacant {
     log_entries: AtomicUsize,
 }
 
-/// Decrements a remaining capacity, unless only what is spared remains.
+/// Decrements a remaining capacity, unless no more than `spared` remains.
 fn claim_beyond(spared: usize, left: &AtomicUsize) -> bool {
     let less = |left: usize| (left > spared).then(|| left - 1);
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
@@ -384,7 +385,7 @@ impl<S: SlotKind> Store<S> {
         let mut receipts = shard.take_receipts(key, &self.vacant);
         let entries = shard.log_capacity(slot);
         let done = shard.with_slot(slot, |limits, states| act(limits, states, &mut receipts));
-        // A settlement charges whatever remains, and may need an entry for it.
+        // A settlement charges even what exceeds the limit, and may need a log entry for it.
         let entries_after = shard.log_capacity(slot);
         shard.log_entries_changed(slot, entries, entries_after, &self.vacant);
         shard.put_receipts(key, receipts);
@@ -479,8 +480,8 @@ impl<S: SlotKind> Store<S> {
 
     #[inline]
     fn shard_of(&self, key: Fingerprint) -> usize {
-        // Below the number of shards: that number times `key.high` / 2^64, which is a fraction
-        // below 1.
+        // The number of shards times `key.high` / 2^64. That fraction is below 1, so the result is
+        // below the number of shards.
         let scaled = (u128::from(key.high) * self.shards.len() as u128) >> 64;
         usize::try_from(scaled).unwrap_or(0)
     }
@@ -498,8 +499,8 @@ impl<S: SlotKind> Store<S> {
 
 /// The store of one limiter.
 impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
-    /// Changes the limits. A key keeps what it has used, and is decided under the new limits from
-    /// its next call on.
+    /// Changes the limits. A key keeps what it has used, and the new limits apply from its next
+    /// call on.
     pub(crate) fn change(&self, limits: Box<[S::Limit]>, any_limits: Arc<[AnyLimit]>) {
         let mut current = self.current.lock();
         let limits_by_tag = Arc::new(current.changed(limits, any_limits));
@@ -527,7 +528,7 @@ pub(crate) trait KeyOp<S: SlotKind, R>:
 impl<S: SlotKind, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R> KeyOp<S, R> for F {}
 
 impl Full {
-    /// The denial of a call that found no room.
+    /// Returns the denial of a call that found no room.
     fn denial<A: Algorithm>(self, limits: &[A]) -> Decision {
         let limit = limits.iter().map(Algorithm::limit).min().unwrap_or_default();
         let wait = match self.0 {

@@ -362,6 +362,23 @@ fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
         "sluice_no_receipt_room_errors",
         "Reservations rejected because the pool of receipts is full; raise max_receipts if this grows.",
         stats.no_receipt_room,
+    )?;
+    page.gauge(
+        "sluice_limits",
+        "Different limits in memory, of rules and inline, CL.THROTTLE included.",
+        None,
+        stats.limits,
+    )?;
+    page.gauge("sluice_limits_max", "The most different limits in memory.", None, stats.max_limits)?;
+    page.counter(
+        "sluice_limits_evicted",
+        "Inline limits evicted with their keys before these were fully recovered, to make room for others.",
+        stats.limits_evicted,
+    )?;
+    page.counter(
+        "sluice_no_limit_room_errors",
+        "Requests rejected because the pool of limits is full.",
+        stats.no_limit_room,
     )
 }
 

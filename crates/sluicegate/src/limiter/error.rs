@@ -98,7 +98,10 @@ impl fmt::Display for BuildError {
                  from it"
             ),
             BuildError::TooManyLimits { most } => {
-                write!(f, "{most} different limits are in use already; give callers fewer to choose from")
+                write!(
+                    f,
+                    "the pool of limits is full: {most} different ones are in use; give callers fewer to choose from"
+                )
             }
             BuildError::AlgorithmChanged => f.write_str(
                 "a limiter keeps its algorithm, and one limit cannot become several or the reverse; build a new \
@@ -131,7 +134,7 @@ impl fmt::Display for VerbError {
         match self {
             VerbError::Unsupported(error) => error.fmt(f),
             VerbError::TooManyReceipts => {
-                f.write_str("too many receipts are open; cancel, settle or drop some, or raise max_receipts")
+                f.write_str("the pool of receipts is full; cancel, settle or drop some, or raise max_receipts")
             }
             VerbError::TooManyReceiptsOfKey => {
                 f.write_str("too many receipts of the key are open; cancel, settle or drop some")

@@ -4,7 +4,7 @@
 //! a cache line that the decision has just written to. Adding them up is the reader's work.
 
 use crate::event::Event;
-use crate::store::{Counts, SlotKind, Store};
+use crate::store::{Counts, PoolStats, SlotKind, Store};
 use sluicegate_core::Decision;
 
 /// What a limiter has decided since it was made, and what it holds.
@@ -43,12 +43,20 @@ pub struct StoreStats {
     pub receipts_evicted: u64,
     /// Reservations for which there was no room for a receipt. They are errors, not denials.
     pub no_receipt_room: u64,
+    /// In a shared store, the different limits that have a place in its table of limits.
+    pub limits: usize,
+    /// The most different limits that can have a place.
+    pub max_limits: usize,
+    /// Untrusted limits that made room for others although their keys had not recovered.
+    pub limits_evicted: u64,
+    /// Limits for which there was no room.
+    pub no_limit_room: u64,
     /// Callers that wait in line now; in a shared store, those of all its limiters.
     pub waiting: usize,
 }
 
 impl StoreStats {
-    pub(crate) fn of<S: SlotKind>(store: &Store<S>, waiting: usize) -> StoreStats {
+    pub(crate) fn of<S: SlotKind>(store: &Store<S>, waiting: usize, limits: PoolStats) -> StoreStats {
         let Counts { allowed, denied, evicted, no_room } = store.counts();
         let (logs, receipts) = (store.log_stats(), store.receipt_stats());
         StoreStats {
@@ -66,6 +74,10 @@ impl StoreStats {
             max_receipts: receipts.max,
             receipts_evicted: receipts.evicted,
             no_receipt_room: receipts.no_room,
+            limits: limits.used,
+            max_limits: limits.max,
+            limits_evicted: limits.evicted,
+            no_limit_room: limits.no_room,
             waiting,
         }
     }

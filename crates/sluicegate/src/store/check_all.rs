@@ -1,7 +1,7 @@
 //! Calls on several keys, perhaps of several limiters, that are charged all or nothing.
 //!
 //! All shards of the keys are locked in the global lock order: by store, then by shard. Then the
-//! states are loaded, decided together by the core, and written back.
+//! states are loaded, the core decides the calls together, and the states are written back.
 
 use super::evict::OnFull;
 use super::limit_versions::LimitsByTag as _;
@@ -90,10 +90,10 @@ impl LoadedKey {
 }
 
 /// Charges all calls or none. Calls on the same key are one call with the sum of their costs.
-/// `queue_denial` is the answer if other callers are queued ahead of one of the calls.
+/// `queue_denial` is the decision if other callers are queued ahead of one of the calls.
 ///
 /// # Errors
-/// If the limit of a call cannot be combined with others: that call. Then none was decided.
+/// If the limit of a call cannot be combined with others: that call. Then no call was decided.
 pub(crate) fn check_all<'a>(
     calls: &[Call<'a>],
     now: Time,
@@ -103,7 +103,7 @@ pub(crate) fn check_all<'a>(
 }
 
 /// Charges all calls or none, and returns a decision per call: after the charge if all were
-/// allowed, else what it would be alone.
+/// allowed, otherwise the decision that the call would get alone.
 ///
 /// # Errors
 /// See [`check_all`].
@@ -181,8 +181,8 @@ fn make_room(
     shard_of: &impl Fn(&Call<'_>) -> usize,
     now: Time,
 ) -> Result<(), Decision> {
-    // If the calls need more keys than the store holds, they cannot fit whatever is evicted, so
-    // nothing is.
+    // If the calls need more keys than the store holds, no eviction makes them fit, so nothing is
+    // evicted.
     for call in calls {
         let shard = shard_of(call);
         let (store, needed) = (call.shard_id().store, calls.iter().filter(|other| other.cost > 0));
@@ -222,7 +222,7 @@ fn make_room(
         let LoadedKey { limits, states, .. } = &mut loaded[index];
         for (limit, state) in limits.iter().zip(states) {
             let growth = limit.growth(state, now, call.cost);
-            // What was claimed for the calls before stays with their keys.
+            // The entries that were claimed for earlier calls stay with their keys.
             if let Err(full) = shards[shard].claim_log_entries(call.key, growth, now, &pinned) {
                 return Err(shards[shard].denial(full, call.key));
             }

@@ -1,19 +1,19 @@
 //! The limits of a store that several limiters share. Each list of limits has a tag, and every slot
 //! carries the tag of the limits that wrote its state.
 //!
-//! Limits are inserted when a limiter first uses them, and stay while a limiter or a key's state
-//! needs them. When all tags are in use, a pass over the whole store finds those that are not
-//! needed any more, and they are reused.
+//! Limits are inserted when a limiter first uses them. When tags run short, some are freed and
+//! reused: `memory_store/tags.rs` chooses them, and here are the operations on the store.
 
 use super::any_slot::{AnySlot, States};
 use super::limit_versions::LimitsByTag;
 use super::shares::Share;
-use super::{Locked, Store, Vacant};
+use super::{Locked, OnFull, Store};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
+use sluicegate_core::algorithm::Debt;
 use sluicegate_core::rollback::Times;
-use sluicegate_core::{Algorithm as _, AnyLimit, Time};
-use std::collections::HashSet;
+use sluicegate_core::{Algorithm as _, AnyLimit, Span, Time};
+use std::mem;
 use std::sync::{Arc, OnceLock};
 
 /// The number of lists of limits that a store can hold: as many as a tag can name. Each takes 40
@@ -48,19 +48,13 @@ impl LimitTable {
         LimitTable { entries: (0..LIMITS_MAX).map(|_| OnceLock::new()).collect() }
     }
 
-    /// A copy of the table with only the retained tags.
-    pub(super) fn retaining(&self, retained: impl Fn(u16) -> bool) -> LimitTable {
-        let kept = |(entry, tag): (&OnceLock<TaggedLimits>, u16)| match entry.get() {
-            Some(entry) if retained(tag) => OnceLock::from(entry.clone()),
-            _ => OnceLock::new(),
-        };
-        LimitTable { entries: self.entries.iter().zip(0..).map(kept).collect() }
-    }
-
-    /// The tags in use.
-    fn tags(&self) -> impl Iterator<Item = u16> {
-        // The entries first: the range would overflow if it were asked for one more.
-        self.entries.iter().zip(0..).filter(|(entry, _)| entry.get().is_some()).map(|(_, tag)| tag)
+    /// Copies all entries but the chosen ones into a table without entries.
+    fn copy_to(&self, copy: &mut LimitTable, chosen: &[bool]) {
+        for ((entry, copy), chosen) in self.entries.iter().zip(&mut copy.entries).zip(chosen) {
+            if let Some(entry) = entry.get().filter(|_| !chosen) {
+                *copy = OnceLock::from(entry.clone());
+            }
+        }
     }
 
     /// Inserts limits under a free tag.
@@ -84,43 +78,94 @@ impl Store<AnySlot> {
         current.insert(tag, entry);
     }
 
-    /// Drops the limits that are not needed: not in `held`, and used neither by a key that has not
-    /// recovered nor by a receipt. Returns the tags that are retained. Meanwhile no limits may be
-    /// inserted, and no call may use a tag outside `held`.
-    pub(crate) fn retain_limits(&self, held: &[u16], now: Time) -> HashSet<u16> {
-        let mut retained: HashSet<u16> = held.iter().copied().collect();
+    pub(crate) fn on_full(&self) -> OnFull {
+        self.on_full
+    }
+
+    /// The number of shards.
+    pub(crate) fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Adds the debts of a shard's keys to those of their tags. Recovered keys and expired receipts
+    /// are dropped.
+    pub(crate) fn survey_tags(&self, shard: usize, now: Time, debts: &mut [TagDebt]) {
+        let mut shard = self.lock(shard);
+        shard.drop_expired_receipts(usize::MAX, now, &self.vacant);
+        for slot in shard.table.held() {
+            match (shard.debt(slot, now), debts.get_mut(usize::from(shard.table.slot(slot).tag()))) {
+                (Some(debt), Some(of_tag)) => of_tag.add(debt),
+                _ => self.remove_slot(&mut shard, slot),
+            }
+        }
+        for tag in shard.guarded.receipt_table.iter().flat_map(|open| open.tags()) {
+            if let Some(of_tag) = debts.get_mut(usize::from(tag)) {
+                of_tag.has_receipts();
+            }
+        }
+    }
+
+    /// Removes the keys and receipts of a shard whose tags are chosen.
+    pub(crate) fn remove_tags(&self, shard: usize, chosen: &[bool]) {
+        let mut shard = self.lock(shard);
+        let is_chosen = |tag: u16| chosen.get(usize::from(tag)) == Some(&true);
+        for slot in shard.table.held() {
+            if is_chosen(shard.table.slot(slot).tag()) {
+                self.remove_slot(&mut shard, slot);
+                shard.guarded.counts.evicted += 1;
+            }
+        }
+        shard.void_receipts_of(is_chosen, &self.vacant);
+    }
+
+    fn remove_slot(&self, shard: &mut Locked<'_, AnySlot>, slot: usize) {
+        shard.clear(slot, &self.vacant);
+        self.vacant.keys.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Frees the entries of the chosen tags, which no slot or receipt needs, and no limiter holds.
+    /// Meanwhile no limits may be inserted.
+    ///
+    /// The shards get another table, so that calls can read the old one in the meantime. `spare` is
+    /// reused for it: two tables of 2.6 MB take turns, and memory stays flat.
+    pub(crate) fn free_limits(&self, chosen: &[bool], spare: &mut Option<Arc<LimitTable>>) {
         let mut current = self.current.lock();
-        for shard in 0..self.shards.len() {
-            self.lock(shard).tags_in_use(&mut retained, now, &self.vacant);
+        let mut table = spare.take().unwrap_or_else(|| Arc::new(LimitTable::new()));
+        if let Some(table) = Arc::get_mut(&mut table) {
+            current.copy_to(table, chosen);
         }
-        // Most passes of a store under attack find nothing, and a copy takes 2.6 MB.
-        if current.tags().all(|tag| retained.contains(&tag)) {
-            return retained;
-        }
-        let table = Arc::new(current.retaining(|tag| retained.contains(&tag)));
         for shard in 0..self.shards.len() {
             self.lock(shard).guarded.limits_by_tag = Arc::clone(&table);
         }
-        *current = table;
-        retained
+        let mut old = mem::replace(&mut *current, table);
+        // A call that still reads it keeps it; then the next pass allocates another one.
+        if let Some(table) = Arc::get_mut(&mut old) {
+            table.entries.iter_mut().for_each(|entry| *entry = OnceLock::new());
+            *spare = Some(old);
+        }
     }
 }
 
-impl Locked<'_, AnySlot> {
-    /// Adds the tags that keys and receipts of this shard need. Recovered keys are dropped.
-    fn tags_in_use(&mut self, retained: &mut HashSet<u16>, now: Time, vacant: &Vacant) {
-        self.drop_expired_receipts(usize::MAX, now, vacant);
-        for slot in self.table.held() {
-            if self.debt(slot, now).is_some() {
-                retained.insert(self.table.slot(slot).tag());
-            } else {
-                self.clear(slot, vacant);
-                vacant.keys.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        if let Some(receipt_table) = &self.guarded.receipt_table {
-            retained.extend(receipt_table.tags());
-        }
+/// What the keys of a tag have used. The tag with the least gives way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct TagDebt {
+    /// The sum of the debts.
+    used: u64,
+    /// The time until the last key has recovered.
+    recovers_in: Span,
+}
+
+impl TagDebt {
+    /// No key or receipt needs the tag.
+    pub(crate) const NONE: TagDebt = TagDebt { used: 0, recovers_in: Span::ZERO };
+
+    fn add(&mut self, debt: Debt) {
+        self.used = self.used.saturating_add(debt.share.max(1));
+        self.recovers_in = self.recovers_in.max(debt.recovers_in);
+    }
+
+    fn has_receipts(&mut self) {
+        self.used = self.used.max(1);
     }
 }
 

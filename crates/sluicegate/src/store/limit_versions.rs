@@ -11,9 +11,9 @@ use sluicegate_core::rollback::Times;
 use sluicegate_core::{Algorithm, AnyLimit};
 use std::sync::Arc;
 
-/// Every state is converted through all versions since its own, so versions restart after this one.
-/// Before that all states are brought up to date: then no old version can be mistaken for a new
-/// one, and the older versions can be freed. (Early under the model checker.)
+/// Every state is converted through all versions since its own, so the version numbers restart
+/// after this one. Before they do, all states are brought up to date: then no old version can be
+/// mistaken for a new one, and the older versions can be freed. (Early under the model checker.)
 const LAST_VERSION: u16 = if cfg!(loom) { 1 } else { 255 };
 
 /// The limits of a store, as its shards see them. A slot's tag names those that wrote its state.
@@ -70,7 +70,7 @@ pub(crate) struct LimitVersion<A> {
     /// The limits as [`AnyLimit`], to be decided together with those of other stores.
     pub(super) any_limits: Arc<[AnyLimit]>,
     version: u16,
-    /// The previous version, while states may be left that it wrote.
+    /// The previous version, as long as states that it wrote may be left.
     older: Option<Arc<LimitVersion<A>>>,
 }
 

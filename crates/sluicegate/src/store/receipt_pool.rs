@@ -1,8 +1,8 @@
 //! How many receipts may be open in a store, and which make room for more.
 //!
 //! Open receipts are a pool, divided between scopes as keys are (`shares.rs`). The states of keys
-//! are not affected: a receipt that is dropped leaves its charge as it is, so it never creates
-//! credit. What it loses is the right to return the rest, or to report an excess.
+//! are not affected: dropping a receipt leaves its charge as it is, so it never creates credit. The
+//! caller only loses the right to return the rest, or to report an excess.
 //!
 //! ```text
 //! Expired  A receipt expires when it is at least an hour old and its cost no longer counts. Every
@@ -14,10 +14,10 @@
 //!             oldest receipts of a scope that exceeds its own
 //!          4. a scope within its share takes the spare part
 //!          5. the reservation is an error
-//! Search   A search visits up to 256 keys, and the next one the next 256. A scope that exceeds its
-//!          share searches at most once in a millisecond. One that is within it takes a receipt of
-//!          the spare part for each search that finds nothing, and there are more of these than
-//!          such searches.
+//! Search   A search visits up to 256 keys, and the next search the following ones. A scope that
+//!          exceeds its share searches at most once per millisecond. A scope within its share uses
+//!          a receipt of the spare part for each search that finds nothing; there are enough of
+//!          them for searches of all shards.
 //! ```
 
 use super::evict::Demand;
@@ -38,11 +38,12 @@ const KEPT_AT_LEAST: Span = Span::from_micros(3_600_000_000);
 const KEYS_PER_SEARCH: usize = 256;
 const KEYS_PER_SHARD: usize = 32;
 
-/// How many shards a search visits, nearly all of which have no receipts in a large store: 20 µs.
+/// How many shards a search visits: about 20 µs, as nearly all shards of a large store have no
+/// receipts.
 const SHARDS_PER_SEARCH: usize = 512;
 
-/// From this many keys with receipts on, every reservation visits some of its shard: more than the
-/// one that it may add.
+/// If its shard has this many keys with receipts, a reservation visits some of them: more than the
+/// one key that it may add.
 const TIDY_FROM: usize = 32;
 const KEYS_PER_RESERVATION: usize = 2;
 
@@ -64,7 +65,7 @@ impl<S: SlotKind> Store<S> {
         self.try_claim_lendable(&demand) || self.search_receipts(shard, &demand, now)
     }
 
-    /// Claims room for a receipt, but not of the spare part.
+    /// Claims room for a receipt, but not from the spare part.
     fn try_claim_lendable(&self, demand: &Demand) -> bool {
         let spare = demand.share.as_ref().map_or(0, |share| share.spare(Pool::Receipts));
         demand.try_claim(demand.spares().max(spare), &self.vacant.receipts, self.receipt_pool.max, 1)
@@ -81,7 +82,8 @@ impl<S: SlotKind> Store<S> {
         let mut lent = None;
         let mut keys = own.drop_worthless(KEYS_PER_SHARD, now, demand, self, None, &mut lent);
         let shards = self.shards.len();
-        // As few searches as there are spare receipts cover all shards.
+        // A search visits enough shards that the spare receipts last until all shards have been
+        // searched.
         let spare = demand.share.as_ref().map_or(usize::MAX, |share| share.spare(Pool::Receipts));
         let visited = shards.min(SHARDS_PER_SEARCH.max(shards / spare.max(1)));
         for _ in 0..if is_due { visited } else { 0 } {
@@ -118,7 +120,8 @@ impl<S: SlotKind> Store<S> {
 }
 
 impl<S: SlotKind> Locked<'_, S> {
-    /// Drops the receipts of some keys that a demand may drop. Returns how many keys were visited.
+    /// Visits some keys, and drops those of their receipts that the demand may drop. Returns how
+    /// many keys were visited.
     fn drop_worthless(
         &mut self,
         keys: usize,

@@ -61,8 +61,8 @@ impl ReceiptTable {
         }
     }
 
-    /// Visits the receipts of up to this many keys, and the next time those of the next keys. Keys
-    /// that `act` leaves without receipts are removed. Returns how many were visited.
+    /// Visits the receipts of up to this many keys; the next call continues with the following
+    /// keys. Keys that `act` leaves without receipts are removed. Returns how many were visited.
     pub(super) fn visit(&mut self, most: usize, mut act: impl FnMut(Fingerprint, &mut Receipts)) -> usize {
         let from = self.visited.map_or(Bound::Unbounded, Bound::Excluded);
         let (mut last, mut visits, mut empty) = (None, 0, Vec::new());
@@ -118,7 +118,24 @@ impl<S: SlotKind> Locked<'_, S> {
         self.drop_empty_table();
     }
 
-    /// Checks need no longer look for receipts once a shard has none.
+    /// Drops the receipts of some tags. The keys' charges stay.
+    pub(super) fn void_receipts_of(&mut self, is_void: impl Fn(u16) -> bool, vacant: &Vacant) {
+        let Some(open) = &mut self.guarded.receipt_table else { return };
+        let mut closed = Vec::new();
+        open.keys.retain(|_, entry| {
+            let kept = !is_void(entry.tag);
+            if !kept {
+                closed.push((entry.tag, entry.receipts.len()));
+            }
+            kept
+        });
+        for (tag, receipts) in closed {
+            self.receipts_closed(tag, receipts, vacant);
+        }
+        self.drop_empty_table();
+    }
+
+    /// Drops the table once it is empty, so that checks need not look for receipts.
     pub(super) fn drop_empty_table(&mut self) {
         self.guarded.receipt_table.take_if(|open| open.keys.is_empty());
     }

@@ -11,7 +11,8 @@ use sluicegate_core::receipts::{Receipt, ReserveCall};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Time};
 
-/// Open receipts per key. A cancel visits each of them, a few microseconds at this many.
+/// The most open receipts per key. A cancel visits each of them, which takes a few microseconds at
+/// this number.
 const RECEIPTS_PER_KEY_MAX: usize = 1_024;
 
 /// Why nothing was reserved. (A denial is an answer, not an error.)
@@ -41,7 +42,7 @@ impl<S: SlotKind> Store<S> {
         }
         let latest = shard.guarded.latest;
         let reserved = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
-            // Charges from before there were receipts are no later than this.
+            // Charges that were made before the first receipt are no later than this.
             receipts.fit(limits);
             receipts.charged(latest);
             if receipts.len() >= RECEIPTS_PER_KEY_MAX {

@@ -1,8 +1,8 @@
 //! Limiters that share a store.
 
+use sluicegate::check_all_each_at;
 use sluicegate::clock::{Clock as _, ManualClock};
-use sluicegate::{BuildError, Decision, Limiter, RetryAfter, check_all_each_at};
-use sluicegate::{MemoryStore, OnFull};
+use sluicegate::{BuildError, Decision, Limiter, LimiterBuilder, MemoryStore, OnFull, RetryAfter};
 use std::time::Duration;
 
 fn store() -> (MemoryStore, ManualClock) {
@@ -192,22 +192,63 @@ fn unused_limits_are_reclaimed() {
     assert_eq!(kept.check_cost("k", 0).remaining(), 7, "recovered, and decided under its own limit");
 }
 
-/// Untrusted callers cannot use up all tags.
+/// One caller makes up more limits than there are tags, all with debt for a year.
 #[test]
-fn untrusted_limits_leave_tags_to_others() {
-    let (store, _) = store();
+fn made_up_limits_make_room_for_each_other_only() {
+    for keys in [1, 3] {
+        let (store, _) = store();
+        let made_up = |limit: &str, kind: fn(LimiterBuilder) -> LimiterBuilder| {
+            let limiter =
+                kind(Limiter::builder(limit).in_store(&store, limit.to_owned()).untrusted()).build().unwrap();
+            (0..keys).map(|key: u32| limiter.check(key).allowed()).collect::<Vec<_>>()
+        };
+        let inline = |limit: &str| made_up(limit, |builder| builder);
+        let rule = limiter(&store, "rule", "fixed-window 1/day");
+        assert!((0..500_u32).all(|key| rule.check(key).allowed()));
+        let unheld = limiter(&store, "unheld", "fixed-window 1/day");
+        assert!(unheld.check("k").allowed());
+        drop(unheld);
+        assert!(inline("fixed-window 1/365d").into_iter().all(|allowed| allowed));
+        for n in 2..60_000_u64 {
+            assert!(inline(&format!("fixed-window {n}/365d"))[0], "limit {n}");
+        }
+        assert!(inline("sliding-log 5/60s")[0], "a newcomer");
+        assert!(made_up("token-bucket 2/s burst=3", LimiterBuilder::preserve_recovery_time)[0]);
+        assert!(!inline("fixed-window 1/365d")[0], "the limits with the least debt made room");
+        assert!((0..500_u32).all(|key| !rule.check(key).allowed()), "a rule was harmed");
+        assert!(!limiter(&store, "unheld", "fixed-window 1/day").check("k").allowed(), "a rule was harmed");
+        let stats = store.stats();
+        assert!(stats.limits_evicted > 10_000 && stats.limits <= 49_149, "{stats:?}");
+        let changing = limiter(&store, "changing", "fixed-window 5/day");
+        for n in 0..10_000 {
+            changing.change(format!("fixed-window {}/day", 5 + n % 7)).unwrap();
+        }
+    }
+}
+
+/// Under `Deny` no debt is lost, so made-up limits are rejected, and there is room again once some
+/// have recovered. Rules have tags of their own.
+#[test]
+fn made_up_limits_leave_tags_to_rules_under_deny() {
+    let clock = ManualClock::default();
+    let builder = MemoryStore::builder().max_keys(100_000).on_full(OnFull::Deny).clock(clock.clone());
+    let store = builder.build().unwrap();
     let made_up = |n: u64| {
-        let limiter = Limiter::builder(format!("fixed-window {n}/365d")).in_store(&store, n);
-        limiter.untrusted().build().map(|limiter| limiter.check("k").allowed())
+        let limiter = Limiter::builder(format!("fixed-window {n}/365d")).in_store(&store, n).untrusted();
+        limiter.build().map(|limiter| limiter.check("k").allowed())
     };
-    let refused = (1..70_000).find_map(|n| made_up(n).err());
-    assert_eq!(refused, Some(BuildError::TooManyLimits { most: 49_149 }));
+    let rejected = (1..70_000).find_map(|n| made_up(n).err());
+    assert_eq!(rejected, Some(BuildError::TooManyLimits { most: 49_149 }));
     assert_eq!(made_up(1), Ok(false), "a known limit keeps working: its one call is used");
+    let stats = store.stats();
+    assert_eq!((stats.limits, stats.limits_evicted, stats.no_limit_room), (49_149, 0, 1));
     assert_eq!(limiter(&store, "rule", "fixed-window 5/day").check("k").remaining(), 4);
     let changing = limiter(&store, "changing", "fixed-window 5/day");
     for n in 0..10_000 {
         changing.change(format!("fixed-window {}/day", 5 + n % 7)).unwrap();
     }
+    clock.advance(Duration::from_secs(365 * 86_400));
+    assert!((80_000..90_000).any(|n| made_up(n).is_ok()), "limits that nothing needs make room");
 }
 
 /// A receipt that is never used keeps its limits for an hour, not forever.
