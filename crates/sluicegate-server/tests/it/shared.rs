@@ -293,6 +293,41 @@ fn a_store_failure_over_http_is_503_and_never_429() {
 }
 
 #[test]
+fn a_store_that_rejects_writes_makes_the_server_unready_until_it_accepts_one() {
+    let redis = Redis::start();
+    let serving = redis.serving(of_every_mind());
+    let engine = &serving.server().service().engine;
+    let ready = || serving.get("/readyz").text;
+    for (setting, code) in [("maxmemory", "OOM"), ("min-replicas-to-write", "NOREPLICAS")] {
+        assert_eq!(ready(), "ready\n");
+        assert_eq!(redis.0.cli(&["CONFIG", "SET", setting, "1"]), "OK");
+        let body = r#"{"rule":"error","key":"user:42"}"#;
+        assert_eq!(serving.post("/v1/check", body).status, 503, "{setting}");
+        let reply = serving.get("/readyz");
+        let why = reply.json()["detail"].as_str().unwrap().to_owned();
+        assert_eq!(reply.status, 503, "{setting}: {why}");
+        assert!(why.starts_with(&format!("the store rejects writes: {code} ")), "{why}");
+        assert!(why.ends_with("; some rules have no fallback"), "{why}");
+        let page = serving.get("/metrics").text;
+        assert!(
+            page.contains("\nsluice_store_up 1\n") && page.contains("\nsluice_store_writable 0\n"),
+            "{page}"
+        );
+        engine.load(vec![away("deny", "sliding-log 5/60s", OnStoreFailure::Deny)]).unwrap();
+        let by_fallbacks = ready();
+        assert!(
+            by_fallbacks.starts_with(&format!("ready, by fallbacks: the store rejects writes: {code} ")),
+            "{by_fallbacks}"
+        );
+        engine.load(of_every_mind().rules).unwrap();
+        assert_eq!(redis.0.cli(&["CONFIG", "SET", setting, "0"]), "OK");
+        // No call is made: the server tries by itself.
+        until("writes are accepted again", || ready() == "ready\n");
+        assert!(serving.get("/metrics").text.contains("\nsluice_store_writable 1\n"));
+    }
+}
+
+#[test]
 fn a_disconnect_during_a_batch_affects_no_one_else() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     let server = redis.server_at(with_rules(&[("reply", "fixed-window 1000/day")]), &clock);
