@@ -6,6 +6,7 @@
 //! state. All of these are pure functions of the limit's parameters, one key's state and the time.
 
 use crate::decision::{Decision, Standing};
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use crate::verbs::Verbs as _;
@@ -132,11 +133,12 @@ pub trait Algorithm {
     }
 
     /// Converts a state written by `old`, so that a limit whose parameters change keeps what its
-    /// keys have used.
+    /// keys have used. Returns what becomes of the charges; [`crate::receipts::Receipts::adopt`]
+    /// converts both.
     ///
     /// `times.latest` is the latest known time, at least `now`: a step back of the clock must not
     /// count as usage.
-    fn adopt(&self, old: &Self, state: &mut Self::State, times: Times)
+    fn adopt(&self, old: &Self, state: &mut Self::State, times: Times) -> Adopted
     where
         Self: Sized;
 

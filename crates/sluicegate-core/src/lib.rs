@@ -122,6 +122,8 @@ pub mod queue;
 #[doc(hidden)]
 pub mod receipts;
 #[doc(hidden)]
+pub mod rescaling;
+#[doc(hidden)]
 pub mod rollback;
 pub mod sliding_log;
 pub mod sliding_window;

@@ -6,6 +6,7 @@
 use crate::algorithm::{Algorithm, Verb};
 use crate::all_of::{Part, peek_list, reserve_all};
 use crate::decision::Decision;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Charges, Times};
 use crate::time::{Span, Time};
 use crate::verbs::{Unsupported, Verbs as _};
@@ -162,6 +163,40 @@ impl Receipts {
         returned
     }
 
+    /// Converts the key's states and open receipts to other limits, each from the limit at the same
+    /// position, as `adopt` converts a state ([`Algorithm::adopt`], or a variant of it). There is
+    /// one state per old limit. `latest` is the latest time known besides that of the receipts.
+    ///
+    /// A receipt keeps its charges under the limits that keep their states. Without any it is void.
+    pub fn adopt<A: Algorithm>(
+        &mut self,
+        (limits, old): (&[A], &[A]),
+        states: &mut [A::State],
+        Times { now, latest }: Times,
+        adopt: impl Fn(&A, &A, &mut A::State, Times) -> Adopted,
+    ) {
+        for (position, ((limit, old), state)) in limits.iter().zip(old).zip(states).enumerate() {
+            let times = Times { now, latest: latest.max(self.latest(position)) };
+            let adopted = adopt(limit, old, state, times);
+            if let Some(latest) = self.latest.get_mut(position) {
+                match adopted {
+                    Adopted::Fresh => *latest = Time::EPOCH,
+                    Adopted::Rescaled(_) => *latest = now.max(*latest),
+                    Adopted::Kept | Adopted::Unseen => {}
+                }
+            }
+            for charge in self.open.iter_mut().filter_map(|open| open.charges.get_mut(position)) {
+                adopted.convert(charge);
+            }
+        }
+        let kept = limits.len().min(old.len());
+        self.latest.truncate(kept);
+        self.open.retain_mut(|open| {
+            open.charges.truncate(kept);
+            open.charges.iter().any(|charge| *charge != Charge::VOID)
+        });
+    }
+
     /// Returns when the state of the limit at a position is last known to have changed.
     pub fn latest(&self, position: usize) -> Time {
         self.latest.get(position).copied().unwrap_or(Time::EPOCH)
@@ -170,6 +205,11 @@ impl Receipts {
     /// Returns the number of open receipts. Each is kept until it is cancelled, settled or expires.
     pub fn len(&self) -> usize {
         self.open.len()
+    }
+
+    /// Returns `true` if this receipt is open.
+    pub fn is_open(&self, receipt: Receipt) -> bool {
+        self.open.iter().any(|open| open.receipt == receipt)
     }
 
     /// Returns `true` if no receipt is open.

@@ -31,6 +31,7 @@
 
 use crate::algorithm::{Algorithm, Verb};
 use crate::bounds::{LOG_COUNT_MAX, OutOfBounds, Rate};
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use alloc::collections::VecDeque;
@@ -348,8 +349,16 @@ impl Algorithm for SlidingLog {
         self.oldest_live(state, now) == state.entries.len()
     }
 
-    /// Keeps the entries. A longer period cannot bring back those that were dropped.
-    fn adopt(&self, _old: &Self, _state: &mut Log, _times: Times) {}
+    /// Keeps the entries that count now. A longer period brings none back.
+    fn adopt(&self, old: &Self, state: &mut Log, times: Times) -> Adopted {
+        // A shorter period counts none of those that have aged out anyway.
+        let aged_out =
+            if self.rate.period() > old.rate.period() { old.oldest_live(state, times.now) } else { 0 };
+        for _ in 0..aged_out {
+            state.pop_oldest();
+        }
+        Adopted::Kept
+    }
 }
 
 #[cfg(test)]

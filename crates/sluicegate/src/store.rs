@@ -86,10 +86,10 @@ use evict::Vacancy;
 use limit_versions::LimitsByTag as _;
 pub(crate) use pool::PoolStats;
 use pool::SearchedPool;
-use receipt_table::ReceiptTable;
 pub(crate) use shard::Counts;
 use shard::{Guarded, Locked, Shard};
 use slot_kind::{SlotState, StateOf};
+use sluicegate_core::algorithm::Verb;
 use sluicegate_core::all_of::{check_list, check_within_list, peek_list, take_list};
 use sluicegate_core::decision::store::no_room;
 use sluicegate_core::receipts::Receipts;
@@ -221,11 +221,7 @@ impl<S: SlotKind> Store<S> {
         now: Time,
     ) -> Decision {
         if cost == 0 {
-            // A call of cost 0 changes nothing: it does not even convert the state to the current
-            // limits.
-            let decision = Self::read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
-            shard.guarded.counts.decided(&decision);
-            return decision;
+            return Self::decide_free(shard, key, now);
         }
         shard.bring_up_to_date(slot, key, now, &self.vacant);
         if let Err(full) = self.make_log_room(shard, slot, now, cost) {
@@ -271,6 +267,10 @@ impl<S: SlotKind> Store<S> {
         up_to: u32,
     ) -> Result<(Decision, u32), Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::Take)?;
+        if up_to == 0 {
+            return Ok((Self::decide_free(&mut shard, key, now), 0));
+        }
         let taken = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let taken = take_list(limits, states, now, up_to)?;
             if taken.1 > 0 {
@@ -295,6 +295,10 @@ impl<S: SlotKind> Store<S> {
         max_wait: Span,
     ) -> Result<Decision, Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::CheckWithin)?;
+        if cost == 0 {
+            return Ok(Self::decide_free(&mut shard, key, now));
+        }
         let decided = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let decision = check_within_list(limits, states, now, cost, max_wait)?;
             if decision.allowed() && cost > 0 {
@@ -305,6 +309,14 @@ impl<S: SlotKind> Store<S> {
         let decision = decided.unwrap_or_else(|full| Ok(shard.denial(full, key)))?;
         shard.guarded.counts.decided(&decision);
         Ok(decision)
+    }
+
+    /// Decides a call of cost 0. It changes nothing: it does not even convert the state to the
+    /// current limits.
+    fn decide_free(shard: &mut Locked<'_, S>, key: Fingerprint, now: Time) -> Decision {
+        let decision = Self::read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
+        shard.guarded.counts.decided(&decision);
+        decision
     }
 
     /// Reads a key without changing it. Reading an unseen key takes no slot.
@@ -341,11 +353,16 @@ impl<S: SlotKind> Store<S> {
     /// # Errors
     /// If the limits do not support it.
     pub(crate) fn refund(&self, key: Fingerprint, now: Time, cost: u32) -> Result<Decision, Unsupported> {
-        let refunded =
-            self.with_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
-        refunded.unwrap_or_else(|_full| {
-            Ok(self.read(key, now, |limits, states| peek_list(limits, states, now, 0)))
-        })
+        let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::Refund)?;
+        let peek = |limits: &[S::Limit], states: &mut [StateOf<S>]| peek_list(limits, states, now, 0);
+        if cost == 0 {
+            return Ok(Self::read_in(&mut shard, key, now, peek));
+        }
+        let refunded = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
+            receipts.refund(limits, states, now, cost)
+        });
+        refunded.unwrap_or_else(|_full| Ok(Self::read_in(&mut shard, key, now, peek)))
     }
 
     /// Runs an operation on a key's limits, states and receipts. A key without a slot is passed as
@@ -382,7 +399,7 @@ impl<S: SlotKind> Store<S> {
     ) -> Result<R, Full> {
         let Some(slot) = shard.find(key) else { return self.with_new_key(shard, key, now, act) };
         shard.bring_up_to_date(slot, key, now, &self.vacant);
-        let mut receipts = shard.take_receipts(key, &self.vacant);
+        let mut receipts = shard.take_receipts(key, now, &self.vacant);
         let entries = shard.log_capacity(slot);
         let done = shard.with_slot(slot, |limits, states| act(limits, states, &mut receipts));
         // A settlement charges even what exceeds the limit, and may need a log entry for it.
@@ -403,7 +420,7 @@ impl<S: SlotKind> Store<S> {
         act: impl KeyOp<S, R>,
     ) -> Result<R, Full> {
         shard.guarded.latest = now.max(shard.guarded.latest);
-        let mut receipts = shard.take_receipts(key, &self.vacant);
+        let mut receipts = shard.take_receipts(key, now, &self.vacant);
         // Nearly always there are no receipts, so there is nothing to clone.
         let before = (!receipts.is_empty()).then(|| receipts.clone());
         let mut state = S::State::default();
@@ -499,8 +516,8 @@ impl<S: SlotKind> Store<S> {
 
 /// The store of one limiter.
 impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
-    /// Changes the limits. A key keeps what it has used, and the new limits apply from its next
-    /// call on.
+    /// Changes the limits. A key keeps what it has used and its open receipts, and the new limits
+    /// apply from its next call on.
     pub(crate) fn change(&self, limits: Box<[S::Limit]>, any_limits: Arc<[AnyLimit]>) {
         let mut current = self.current.lock();
         let limits_by_tag = Arc::new(current.changed(limits, any_limits));
@@ -512,8 +529,6 @@ impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
             let guarded = &mut shard.guarded;
             guarded.limits_by_tag = Arc::clone(&limits_by_tag);
             guarded.none_recovers_before = Time::EPOCH;
-            // Open receipts record charges under the old limits.
-            ReceiptTable::void_all(&mut guarded.receipt_table, &self.vacant.receipts);
         }
         *current = limits_by_tag;
     }

@@ -289,10 +289,14 @@ impl<S: SlotKind> AnyLockedShard for LockedIn<'_, S> {
     fn load(&mut self, key: Fingerprint, now: Time) -> LoadedKey {
         let shard = &mut self.shard;
         let slot = shard.find(key);
-        let state = slot.map_or_else(S::State::default, |slot| {
+        let state = if let Some(slot) = slot {
             shard.bring_up_to_date(slot, key, now, &self.store.vacant);
             S::update(shard.state_of(slot), mem::take)
-        });
+        } else {
+            let receipts = shard.take_receipts(key, now, &self.store.vacant);
+            shard.put_receipts(key, receipts);
+            S::State::default()
+        };
         let limits_by_tag = &shard.guarded.limits_by_tag;
         let limits = limits_by_tag.any_limits(limits_by_tag.tag_for(key));
         LoadedKey { states: S::into_states(state, limits.len()), limits, slot }

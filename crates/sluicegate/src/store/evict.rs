@@ -30,6 +30,7 @@ use super::{Full, Guarded, Locked, Store, Vacant, claim_beyond};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
+use sluicegate_core::receipts::Receipts;
 use sluicegate_core::rollback::Times;
 use sluicegate_core::{Span, Time};
 use std::mem;
@@ -420,7 +421,7 @@ impl<S: SlotKind> Locked<'_, S> {
         let mut state = S::read(self.state_of(slot), Clone::clone);
         let (limits_by_tag, tag) =
             (&self.guarded.limits_by_tag, self.guarded.limits_by_tag.tag_for(self.table.key(slot)));
-        limits_by_tag.adopt(&mut state, from, tag, times);
+        limits_by_tag.adopt(&mut state, &mut Receipts::default(), from, tag, times);
         S::debt_of(&state, limits_by_tag.limits(tag), now)
     }
 }

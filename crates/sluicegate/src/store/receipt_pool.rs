@@ -22,6 +22,7 @@
 
 use super::evict::Demand;
 use super::limit_versions::LimitsByTag as _;
+use super::receipt_table::KeyReceipts;
 use super::shares::{Pool, Share};
 use super::slot_kind::{SlotKind, SlotState};
 use super::{Guarded, Locked, Store, Vacant};
@@ -156,13 +157,13 @@ impl<S: SlotKind> Locked<'_, S> {
         if !demand.may_evict(self.guarded.limits_by_tag.share(lent.key.tag())) {
             return;
         }
-        let mut receipts = self.take_receipts(lent.key, &store.vacant);
-        let before = receipts.len();
-        receipts.discard_oldest(TAKEN_BACK_MAX);
-        let evicted = before - receipts.len();
-        self.receipts_closed(lent.key.tag(), evicted, &store.vacant);
+        let Some(mut taken) = self.take_all(lent.key) else { return };
+        let before = taken.receipts.len();
+        taken.receipts.discard_oldest(TAKEN_BACK_MAX);
+        let evicted = before - taken.receipts.len();
+        self.receipts_closed(taken.tag, evicted, &store.vacant);
         store.receipt_pool.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
-        self.put_receipts(lent.key, receipts);
+        self.put_all(lent.key, taken);
     }
 
     /// Drops expired receipts of a few keys, if the shard has many.
@@ -189,10 +190,9 @@ impl<S: SlotKind> Locked<'_, S> {
         let (table, displaced) = (self.table, self.guarded.displaced);
         let Guarded { limits_by_tag, receipt_table, side_table, .. } = &mut *self.guarded;
         let Some(open) = receipt_table else { return 0 };
-        let visited = open.visit(keys, |key, receipts| {
-            let tag = limits_by_tag.tag_for(key);
-            let limits = limits_by_tag.limits(tag);
-            let owner = limits_by_tag.share(key.tag());
+        let visited = open.visit(keys, |key, KeyReceipts { tag, receipts }| {
+            let (key, limits) = (key.with_tag(*tag), limits_by_tag.limits_of(*tag));
+            let owner = limits_by_tag.share(*tag);
             let before = receipts.len();
             let slot = table.find(key, displaced);
             let mut drop = |receipts: &mut Receipts, made_before: Time| {
@@ -202,11 +202,10 @@ impl<S: SlotKind> Locked<'_, S> {
                 };
                 match slot {
                     None => forget(&mut S::State::default()),
-                    Some(slot) if table.slot(slot).tag() == tag => {
+                    // A key's state and receipts are converted together.
+                    Some(slot) => {
                         S::update(SlotState { words: table.slot(slot).state, side_table, slot }, forget);
                     }
-                    // Receipts in terms of other limits become void with the key's next call.
-                    Some(_) => *receipts = Receipts::default(),
                 }
             };
             act(owner, key, receipts, &mut drop);
