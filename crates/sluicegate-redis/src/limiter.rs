@@ -237,9 +237,9 @@ impl RedisLimiter {
         self.inner.check_within(&key.to_bytes(), cost, max_wait.into(), Some(now)).await
     }
 
-    /// Returns the part of a reservation's cost that still counts. Returns `true` if anything was
-    /// returned, and `false` if the receipt is unknown, has already been used, or has nothing left
-    /// to return.
+    /// Cancels a reservation: the part of its cost that still counts is returned to the key.
+    /// Returns `false` if there is no such part, or if the receipt is unknown or has already been
+    /// used.
     ///
     /// # Errors
     /// If the receipt was not issued by a shared store, or the store gives no answer.

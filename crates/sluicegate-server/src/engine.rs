@@ -81,9 +81,10 @@ use tokio::sync::Notify;
 pub struct Settings {
     /// `true` if requests may carry inline limits. `CL.THROTTLE` counts as one.
     pub allow_inline: bool,
-    /// The largest count of a `sliding-log` among inline limits: it keeps 16 bytes per call.
+    /// The largest count of an inline `sliding-log`, which keeps 16 bytes per call.
     pub inline_log_count_max: u64,
-    /// The longest period of an inline limit, and TTL of its leases; `None` for no bound.
+    /// The longest period of an inline limit, and the longest TTL of its leases; `None` for no
+    /// bound.
     pub inline_period_max: Option<Duration>,
     /// The longest key, in bytes.
     pub key_len_max: usize,
@@ -249,8 +250,8 @@ impl Engine {
         if let Some(rule) = rules.find(rule) {
             return Ok(Arc::clone(rule));
         }
-        // No rule name contains a space or a slash: text such as `5/s` was meant as a limit, and
-        // gets a limit's error.
+        // No rule name contains a space or a slash, so text such as `5/s` is taken for a limit, and
+        // its error is that of the limit grammar.
         if !rule.contains([' ', '/']) {
             return Err(rules.unknown(rule));
         }
@@ -348,8 +349,8 @@ impl Engine {
         Ok(decided)
     }
 
-    /// Cancels a reservation: returns the part of its cost that still counts. Returns `false` if
-    /// there was nothing to return.
+    /// Cancels a reservation: the part of its cost that still counts is returned to the key.
+    /// Returns `false` if there was no such part.
     ///
     /// # Errors
     /// If the text is not a receipt, or the shared store does not answer.

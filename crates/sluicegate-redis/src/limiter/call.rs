@@ -41,7 +41,7 @@ impl<'a> RedisCall<'a> {
         Arc::ptr_eq(&self.inner.store.inner, &other.inner.store.inner)
     }
 
-    /// Returns the store's answer, or the fallback's. `began` is before the call was sent.
+    /// Returns the store's answer, or the fallback's. `began` is a time before the call was sent.
     fn answered(
         &self,
         reply: Result<ScriptReply, StoreFailure>,

@@ -216,7 +216,8 @@ impl<'a> Call<'a> {
             let (backend, at) = self.limits().checks(now)?;
             backend.take(&self.key, self.cost, at).await?
         };
-        // A shadow rule charges what remains, but never holds a caller back.
+        // A shadow rule charges what remains, but reports the whole cost, so it never limits a
+        // caller.
         let taken = if self.rule.spec().shadow { self.cost } else { taken };
         Ok((self.counted(answer, now), taken))
     }

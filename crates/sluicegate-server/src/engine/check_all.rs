@@ -1,12 +1,12 @@
 //! Several calls, charged all or nothing.
 //!
 //! - An unlimited key does not participate; a blocked key denies the request.
-//! - A shadow rule never denies: if it would, its call is left out and the others are decided
-//!   again.
-//! - While the shared store is unavailable, one rule that fails closed denies the request. It is
-//!   allowed only if all rules fail open; otherwise the request fails. Shadow rules and unlimited
-//!   keys do not matter for this. `local` does not apply: a local charge could not be rolled back
-//!   when another key is denied.
+//! - A shadow rule never denies: if its limits would, its call is left out and the others are
+//!   decided again.
+//! - While the shared store is unavailable, the request is denied if one rule fails closed, allowed
+//!   if all rules fail open, and an error otherwise. Shadow rules and unlimited keys do not matter
+//!   for this. `local` does not apply: a local charge could not be rolled back when another key is
+//!   denied.
 
 use super::RequestError;
 use super::call::{BLOCKED, Call, UNLIMITED};
@@ -54,7 +54,7 @@ pub(super) async fn check_all<'c>(
                 each[*index] = Answer::new(decision, answer.source());
             }
             let before = participants.len();
-            // After a fallback the store must not be asked again: the calls may have been charged.
+            // After a fallback the store must not be called again: the calls may have been charged.
             if !answer.allowed() && !answer.source().is_fallback() {
                 participants.retain(|index| !is_shadow(&calls[*index]) || each[*index].allowed());
             }

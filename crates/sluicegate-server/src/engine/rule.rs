@@ -433,7 +433,7 @@ impl RuleSet {
         self.in_order.iter()
     }
 
-    /// The error for a name that no rule has, with a suggestion if a rule's name is near.
+    /// The error for a name that no rule has, with a suggestion if the name of a rule is similar.
     pub(super) fn unknown(&self, name: &str) -> RequestError {
         let names = self.in_order.iter().take(SUGGESTIONS_FROM_MAX).map(|rule| rule.name());
         let next_step = match grammar::nearest(name, names) {
