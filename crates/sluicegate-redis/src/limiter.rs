@@ -39,9 +39,11 @@ use reply::ScriptReply;
 use script_calls::{Operation, Verb, execute_each};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
-use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, Span, Time, VerbError};
+use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, Span, Time, Usage, VerbError};
 use sluicegate_core::algorithm;
-use sluicegate_core::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use sluicegate_core::all_of::{
+    check_list, check_within_list, next_window_list, peek_list, take_list, usage_list,
+};
 use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::receipts::{Receipt as Name, Receipts, ReserveCall};
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
@@ -289,6 +291,22 @@ impl RedisLimiter {
         self.inner.next_window(&key.to_bytes(), Some(now)).await
     }
 
+    /// Returns what the key has used under each limit, in their order. Changes nothing.
+    ///
+    /// # Errors
+    /// If the store gives no answer: only the store knows.
+    pub async fn usage(&self, key: impl Key) -> Result<Vec<(Limit, Usage)>, StoreFailure> {
+        self.inner.usage(&key.to_bytes(), None).await
+    }
+
+    /// Like [`RedisLimiter::usage`], at time `now`.
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::usage`].
+    pub async fn usage_at(&self, key: impl Key, now: Time) -> Result<Vec<(Limit, Usage)>, StoreFailure> {
+        self.inner.usage(&key.to_bytes(), Some(now)).await
+    }
+
     /// Deletes the key's state. Its receipts become void.
     ///
     /// # Errors
@@ -466,6 +484,15 @@ impl Inner {
     ) -> Result<Time, StoreFailure> {
         let (_, now, states) = self.counted(self.execute_states(self.call(key, 0, at), Verb::Read).await)?;
         Ok(next_window_list(&self.compiled, &states, now))
+    }
+
+    pub(crate) async fn usage(
+        self: &Arc<Inner>,
+        key: &[u8],
+        at: Option<Time>,
+    ) -> Result<Vec<(Limit, Usage)>, StoreFailure> {
+        let (_, now, states) = self.counted(self.execute_states(self.call(key, 0, at), Verb::Read).await)?;
+        Ok(self.limits.iter().cloned().zip(usage_list(&self.compiled, &states, now)).collect())
     }
 
     pub(crate) async fn reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {

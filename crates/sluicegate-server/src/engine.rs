@@ -14,7 +14,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `call.rs` | a call and its verbs: peek, take, reserve, refund, reset, next |
+//! | `call.rs` | a call and its verbs: peek, take, reserve, refund, reset, next, usage |
 //! | `decide.rs` | the path of every check, alone or in a batch |
 //! | `check_all.rs` | several calls, charged all or nothing |
 //! | `decided.rs` | an answer under its rule; the reason for a denial |
@@ -47,7 +47,7 @@ mod rule_cache;
 mod storage;
 mod throttle;
 
-pub use call::Call;
+pub use call::{Call, LimitUsage};
 pub use decide::decide;
 pub use decided::{Decided, Reason};
 pub use leases::{HeldLeases, LeaseStats, Leased, UndeliveredLease};

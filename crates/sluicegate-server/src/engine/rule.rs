@@ -9,6 +9,7 @@ use sluicegate::limit::{Spec, WindowSpec};
 use sluicegate::semaphore::LeaseScope;
 use sluicegate::{Key, KeyWriter, Limit, Time};
 use sluicegate_redis::OnStoreFailure;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -258,6 +259,14 @@ impl Rule {
     /// The rule's name; [`INLINE`] for an inline limit.
     pub fn name(&self) -> &str {
         &self.spec.name
+    }
+
+    /// How requests name the rule: its name, or the canonical text of an inline limit or list.
+    pub fn text(&self) -> Cow<'_, str> {
+        if self.inline {
+            return Cow::Owned(Limit::list_text(&self.spec.limits));
+        }
+        Cow::Borrowed(&self.spec.name)
     }
 
     /// Returns `true` if this is an inline limit.
