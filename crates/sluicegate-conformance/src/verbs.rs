@@ -68,8 +68,9 @@ pub trait KeySubject {
 }
 
 /// Runs random verbs in any order on one key (check, peek, take, refund, reserve, check within a
-/// wait, cancel, settle, next window, usage and reset), each compared with the model. `make` creates
-/// a fresh key under limits that are created at a time; `steps_back` allows the clock to step back.
+/// wait, cancel, settle, next window, usage and reset), each compared with the model. `make`
+/// creates a fresh key under limits that are created at a time; `steps_back` allows the clock to
+/// step back.
 ///
 /// # Errors
 /// At the first decision that differs from the model's.
