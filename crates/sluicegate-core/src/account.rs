@@ -4,11 +4,12 @@
 //! [`Receipts`].
 
 use crate::algorithm::Algorithm;
-use crate::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use crate::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list, usage_list};
 use crate::decision::Decision;
 use crate::receipts::{Receipt, Receipts, ReserveCall};
 use crate::rollback::Times;
 use crate::time::{Span, Time};
+use crate::usage::Usage;
 use crate::verbs::Unsupported;
 use alloc::vec::Vec;
 
@@ -127,6 +128,12 @@ impl<A: Algorithm> Account<A> {
     pub fn next_window(&mut self, limits: &[A], now: Time) -> Time {
         self.fit(limits);
         next_window_list(limits, &self.states, now)
+    }
+
+    /// Returns what the key has used under each limit. Changes nothing.
+    pub fn usage(&mut self, limits: &[A], now: Time) -> Vec<Usage> {
+        self.fit(limits);
+        usage_list(limits, &self.states, now).collect()
     }
 
     /// Deletes the key's state. Its receipts are void.

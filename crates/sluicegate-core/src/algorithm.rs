@@ -9,6 +9,7 @@ use crate::decision::{Decision, Standing};
 use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
+use crate::usage::Window;
 use crate::verbs::Verbs as _;
 
 /// A rate-limiting algorithm with its parameters.
@@ -25,6 +26,14 @@ pub trait Algorithm {
 
     /// Returns the cost that would be allowed now, rounded down.
     fn remaining(&self, state: &Self::State, now: Time) -> u32;
+
+    /// Returns what is used, rounded up: see [`Usage`](crate::Usage). It may exceed the limit.
+    fn used(&self, state: &Self::State, now: Time) -> u64;
+
+    /// Returns the current window, on the clock of `now`.
+    fn window(&self, _state: &Self::State, _now: Time) -> Option<Window> {
+        None
+    }
 
     /// Returns the time until the key is fully recovered, rounded up.
     fn reset_after(&self, state: &Self::State, now: Time) -> Span;

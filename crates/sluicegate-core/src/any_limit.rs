@@ -8,6 +8,7 @@ use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::sliding_log::{Log, SlidingLog};
 use crate::time::{Span, Time};
+use crate::usage::Window;
 use alloc::boxed::Box;
 
 /// A limit of any algorithm, by the kind of its state. Exhaustive on purpose: sister crates, which
@@ -128,6 +129,20 @@ impl Algorithm for AnyLimit {
         match self {
             AnyLimit::Cell(limit) => limit.remaining(state.cell(), now),
             AnyLimit::Log(limit) => limit.remaining(state.log(), now),
+        }
+    }
+
+    fn used(&self, state: &AnyState, now: Time) -> u64 {
+        match self {
+            AnyLimit::Cell(limit) => limit.used(state.cell(), now),
+            AnyLimit::Log(limit) => limit.used(state.log(), now),
+        }
+    }
+
+    fn window(&self, state: &AnyState, now: Time) -> Option<Window> {
+        match self {
+            AnyLimit::Cell(limit) => limit.window(state.cell(), now),
+            AnyLimit::Log(limit) => limit.window(state.log(), now),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::sliding_window::SlidingWindow;
 use crate::smooth::Smooth;
 use crate::time::{Span, Time};
 use crate::token_bucket::TokenBucket;
+use crate::usage::Window;
 
 /// A limit of any algorithm but the log. Exhaustive for the same reason as
 /// [`AnyLimit`](crate::AnyLimit).
@@ -101,6 +102,14 @@ impl Algorithm for CellLimit {
 
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
         self.as_algorithm().remaining(state, now)
+    }
+
+    fn used(&self, state: &Cell, now: Time) -> u64 {
+        self.as_algorithm().used(state, now)
+    }
+
+    fn window(&self, state: &Cell, now: Time) -> Option<Window> {
+        self.as_algorithm().window(state, now)
     }
 
     fn reset_after(&self, state: &Cell, now: Time) -> Span {

@@ -33,6 +33,7 @@ use crate::cell::Cell;
 use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
+use crate::usage::Window;
 use crate::utc_ahead::UtcAhead;
 use alloc::sync::Arc;
 use core::fmt::Debug;
@@ -70,6 +71,10 @@ pub trait Calendar: Debug + Send + Sync {
     /// Returns the first boundary after `now`, in microseconds since the epoch: the end of the
     /// window that contains it. It may lie beyond [`Time::MAX`].
     fn next_boundary(&self, now: Time) -> u64;
+
+    /// Returns the last boundary that is not after `now`: the beginning of the window that contains
+    /// it. It is at least 0, also where that window began before the epoch.
+    fn last_boundary(&self, now: Time) -> u64;
 
     /// Returns a name such as `month tz=Asia/Shanghai`. Calendars of one name have the same
     /// windows.
@@ -143,6 +148,18 @@ impl Windows {
         }
     }
 
+    /// Returns the beginning of the window that ends then; 0 if it began before the epoch.
+    fn began(&self, end: u64) -> u64 {
+        match self {
+            Windows::Aligned { period, .. } | Windows::First { period } => {
+                end.saturating_sub(period.as_micros())
+            }
+            Windows::Calendar(calendar) => {
+                calendar.last_boundary(Time::saturating_from_micros(end.saturating_sub(1)))
+            }
+        }
+    }
+
     fn same(&self, other: &Windows) -> bool {
         match (self, other) {
             (
@@ -171,6 +188,27 @@ impl Algorithm for FixedWindow {
             return 0;
         }
         self.count.saturating_sub(Self::running(state, now).unwrap_or(0))
+    }
+
+    fn used(&self, state: &Cell, now: Time) -> u64 {
+        let now = self.utc_ahead.to_utc(now);
+        // Before the first window no cost is charged, whatever a later window has counted.
+        let running = Self::running(state, now).filter(|_| self.closed_for(now) == Span::ZERO);
+        running.map_or(0, u64::from)
+    }
+
+    fn window(&self, state: &Cell, now: Time) -> Option<Window> {
+        let ahead = self.utc_ahead.micros();
+        let utc = now.shifted(ahead);
+        if self.closed_for(utc) > Span::ZERO {
+            return None;
+        }
+        let end = match (Self::running(state, utc), &self.windows) {
+            (Some(_), _) => state.at,
+            (None, Windows::First { .. }) => return None,
+            (None, windows) => windows.end(utc),
+        };
+        Some(Window::new(self.windows.began(end), end).shifted(ahead.saturating_neg()))
     }
 
     #[inline]

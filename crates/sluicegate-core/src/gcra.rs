@@ -183,9 +183,15 @@ impl Gcra {
     #[inline]
     fn remaining(&self, ahead: Exact) -> u32 {
         self.remaining_in_64_bits(ahead).unwrap_or_else(|| {
-            let used = self.parts(ahead).div_ceil(u128::from(self.rate.period().as_micros()));
-            u32::try_from(used).map_or(0, |used| self.burst.saturating_sub(used))
+            u32::try_from(self.used(ahead)).map_or(0, |used| self.burst.saturating_sub(used))
         })
+    }
+
+    /// Returns what has been used, rounded up. A century of debt at the fastest rate is more than
+    /// 64 bits hold; then it is the largest number.
+    fn used(&self, ahead: Exact) -> u64 {
+        let used = self.parts(ahead).div_ceil(u128::from(self.rate.period().as_micros()));
+        u64::try_from(used).unwrap_or(u64::MAX)
     }
 
     /// Returns what remains if 64 bits are enough to compute it, as they usually are.
@@ -312,6 +318,10 @@ impl<B: Bucket> Algorithm for B {
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
         self.gcra().remaining(Gcra::ahead(self.current(state, now), now))
+    }
+
+    fn used(&self, state: &Cell, now: Time) -> u64 {
+        self.gcra().used(Gcra::ahead(self.current(state, now), now))
     }
 
     #[inline]

@@ -191,6 +191,12 @@ impl SlidingLog {
         few.unwrap_or_else(|| log.entries.partition_point(|entry| !is_live(entry)))
     }
 
+    /// Returns the cost of the calls within the period.
+    #[inline]
+    fn sum(&self, log: &Log, now: Time) -> u64 {
+        log.sum_from(self.oldest_live(log, now))
+    }
+
     /// Returns by how many entries a full log grows: by a quarter, so that copying stays cheap, but
     /// not beyond what the limit can record. (`count=all` records a denied call before it drops
     /// older ones.)
@@ -227,8 +233,13 @@ impl Algorithm for SlidingLog {
 
     #[inline]
     fn remaining(&self, state: &Log, now: Time) -> u32 {
-        let used = state.sum_from(self.oldest_live(state, now));
-        u32::try_from(used).map_or(0, |used| self.rate.count().saturating_sub(used))
+        u32::try_from(self.sum(state, now)).map_or(0, |used| self.rate.count().saturating_sub(used))
+    }
+
+    /// With `count=all` at most the count: calls before the newest that add up to it are not kept.
+    fn used(&self, state: &Log, now: Time) -> u64 {
+        let used = self.sum(state, now);
+        if self.count_all { used.min(self.rate.count().into()) } else { used }
     }
 
     #[inline]

@@ -33,6 +33,7 @@ use crate::cell::Cell;
 use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
+use crate::usage::Window;
 use crate::utc_ahead::UtcAhead;
 
 /// The sliding window. Pick it when the edge burst of a fixed window hurts and a log would be too
@@ -128,10 +129,20 @@ impl Algorithm for SlidingWindow {
 
     #[inline]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
+        u32::try_from(self.used(state, now)).map_or(0, |used| self.rate.count().saturating_sub(used))
+    }
+
+    #[inline]
+    fn used(&self, state: &Cell, now: Time) -> u64 {
         let now = self.utc_ahead.to_utc(now);
         let Counters { prev, cur, elapsed, .. } = self.counters(state, now);
-        let used = self.weighted(prev, self.period() - elapsed) + u64::from(cur);
-        u32::try_from(used).map_or(0, |used| self.rate.count().saturating_sub(used))
+        self.weighted(prev, self.period() - elapsed) + u64::from(cur)
+    }
+
+    fn window(&self, state: &Cell, now: Time) -> Option<Window> {
+        let ahead = self.utc_ahead.micros();
+        let began = self.counters(state, now.shifted(ahead)).began;
+        Some(Window::new(began, began + self.period()).shifted(ahead.saturating_neg()))
     }
 
     #[inline]

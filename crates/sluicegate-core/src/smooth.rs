@@ -376,6 +376,11 @@ impl Algorithm for Smooth {
         self.whole(self.permits(state, now))
     }
 
+    /// Returns the whole permits that are not stored.
+    fn used(&self, state: &Cell, now: Time) -> u64 {
+        u64::from(self.limit.saturating_sub(self.remaining(state, now)))
+    }
+
     /// Before the start, an unseen key's time includes the time until then.
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
         let permits = decode(state).unwrap_or_else(|| self.created(self.start));

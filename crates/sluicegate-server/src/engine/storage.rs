@@ -1,5 +1,5 @@
-//! Where the state of keys is kept: in this process's memory or in a shared store. That is chosen
-//! once, when the engine is created. This module also builds the backends of rules.
+//! Where the state of keys is kept: in this process's memory or in a shared store. The choice is
+//! made once, when the engine is created. This module also builds the backends of rules.
 
 use super::call::Call;
 use super::lease_pools::LeasePools;
@@ -251,7 +251,7 @@ impl Storage {
         }
     }
 
-    /// Divides what is bounded in memory between the rules of a configuration.
+    /// Divides the capacity for keys and leases in memory between the rules of a configuration.
     pub(super) fn divide(&self, rules: &RuleSet) {
         if let Storage::Memory { leases, .. } = self {
             rules.iter().for_each(|rule| rule.set_share());

@@ -259,6 +259,7 @@ async fn other(verb: Verb, command: Command<'_>, context: Context<'_>) -> Result
         Verb::Refund => limits::refund(command, context).await?,
         Verb::Reset => limits::reset(command, context).await?,
         Verb::Next => limits::next(command, context).await?,
+        Verb::Usage => limits::usage(command, context).await?,
         Verb::Acquire => leases::acquire(command, context, Wait::Never).await?,
         Verb::Renew => leases::renew(command, context).await?,
         Verb::Release => leases::release(command, context).await?,

@@ -4,13 +4,14 @@ use crate::resp_client::{Client, TestServer, array, shown};
 use crate::running::{config, rule};
 use sluicegate::Time;
 use sluicegate::clock::ManualClock;
+use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_server::auth::Password;
 use sluicegate_server::engine::KeySpec;
 use sluicegate_server::server::Config;
 use std::time::Duration;
 
 /// A command, its reply in RESP2, and where it differs in RESP3. `|` is a line end.
-type Row = (&'static str, &'static str, Option<&'static str>);
+type Row<'a> = (&'a str, &'a str, Option<&'a str>);
 
 /// 2023-11-14T22:13:20Z and half a millisecond: what is rounded up shows.
 fn clock() -> ManualClock {
@@ -34,7 +35,7 @@ fn rules() -> Config {
 }
 
 /// Sends all commands in RESP2, as lines, and to another server in RESP3, as arrays.
-fn check(rows: &[Row]) {
+fn check(rows: &[Row<'_>]) {
     let server = TestServer::start_at(rules(), &clock());
     let mut client = server.client();
     for (line, expected, _) in rows {
@@ -179,6 +180,38 @@ fn other_verbs() {
 }
 
 #[test]
+fn usage_of_every_limit() {
+    let unlimited = format!("*1|*7|$9|unlimited|:{COUNT_MAX}|:0|:{COUNT_MAX}|:0|$-1|$-1|");
+    check(&[
+        (
+            "RL.CHECK api user:42 COST 12",
+            "*7|:1|:50|:38|:-1|:1200|:0|$-1|",
+            Some("*7|:1|:50|:38|:-1|:1200|:0|_|"),
+        ),
+        (
+            "RL.USAGE api user:42",
+            "*2|*7|$26|token-bucket 10/s burst=50|:50|:12|:38|:1200|$-1|$-1|*7|$19|fixed-window 1000/d|:1000|:12|:988|:6400000|:1699920000000|:1700006400000|",
+            Some(
+                "*2|*7|$26|token-bucket 10/s burst=50|:50|:12|:38|:1200|_|_|*7|$19|fixed-window 1000/d|:1000|:12|:988|:6400000|:1699920000000|:1700006400000|",
+            ),
+        ),
+        ("RL.USAGE api vip", &unlimited, Some(&unlimited.replace("$-1", "_"))),
+        (
+            "RL.USAGE api bad",
+            "*1|*7|$7|blocked|:0|:0|:0|:0|$-1|$-1|",
+            Some("*1|*7|$7|blocked|:0|:0|:0|:0|_|_|"),
+        ),
+        (
+            "RL.USAGE window user:42",
+            "*1|*7|$18|fixed-window 5/min|:5|:0|:5|:0|:1699999980000|:1700000040000|",
+            None,
+        ),
+        ("RL.USAGE api", "-ERR wrong number of arguments for 'rl.usage' command|", None),
+        ("RL.USAGE api user:42 1", "-ERR wrong number of arguments for 'rl.usage' command|", None),
+    ]);
+}
+
+#[test]
 fn a_receipt_is_valid_once() {
     for hello in ["HELLO 2", "HELLO 3"] {
         let server = TestServer::start_at(rules(), &clock());
@@ -224,18 +257,28 @@ fn all_or_nothing() {
     check(&[
         (
             "RL.CHECKALL reply user:42 4 window user:42 5",
-            "*7|:1|:5|:0|:-1|:40000|:0|$-1|",
-            Some("*7|:1|:5|:0|:-1|:40000|:0|_|"),
+            "*9|:1|:5|:0|:-1|:40000|:0|$-1|$-1|$-1|",
+            Some("*9|:1|:5|:0|:-1|:40000|:0|_|_|_|"),
         ),
         (
             "RL.CHECKALL reply user:42 1 window user:42 1",
-            "*7|:0|:5|:0|:40000|:40000|:0|$18|fixed-window 5/min|",
+            "*9|:0|:5|:0|:40000|:40000|:0|$18|fixed-window 5/min|$6|window|:1|",
             None,
         ),
         (
             "RL.CHECKALL reply user:42 1",
-            "*7|:1|:5|:0|:-1|:60000|:0|$-1|",
-            Some("*7|:1|:5|:0|:-1|:60000|:0|_|"),
+            "*9|:1|:5|:0|:-1|:60000|:0|$-1|$-1|$-1|",
+            Some("*9|:1|:5|:0|:-1|:60000|:0|_|_|_|"),
+        ),
+        (
+            "RL.CHECKALL api vip 1 api vip 1 window user:42 1",
+            "*9|:0|:5|:0|:40000|:40000|:0|$18|fixed-window 5/min|$6|window|:2|",
+            None,
+        ),
+        (
+            "RL.CHECKALL \"fixed-window 2/1000h + token-bucket 1/s\" k 3",
+            "*9|:0|:2|:2|:-2|:0|:0|$20|fixed-window 2/1000h|$39|fixed-window 2/1000h + token-bucket 1/s|:0|",
+            None,
         ),
         ("RL.CHECKALL reply user:42", "-ERR wrong number of arguments for 'rl.checkall' command|", None),
         (
@@ -311,7 +354,7 @@ fn connection_commands() {
             "-ERR CONFIG SET is not supported; settings are in the configuration file|",
             None,
         ),
-        ("COMMAND COUNT", ":29|", None),
+        ("COMMAND COUNT", ":30|", None),
         (
             "COMMAND INFO rl.check no.such",
             "*2|*10|$8|rl.check|:-3|*3|+write|+denyoom|+fast|:2|:2|:1|*0|*0|*0|*0|$-1|",

@@ -113,7 +113,8 @@ fn command(dice: &mut fastrand::Rng) -> String {
         86..90 => format!("RL.REFUND {one} {key} COST {cost}\r\n"),
         90..93 => format!("RL.RESERVE {one} {key} MAXWAIT 500\r\n"),
         93..95 => format!("RL.RESET {one} {key}\r\n"),
-        95..98 => format!("RL.NEXT {one} {key}\r\n"),
+        95 | 96 => format!("RL.NEXT {one} {key}\r\n"),
+        97 => format!("RL.USAGE {one} {key}\r\n"),
         98 => "RL.CHECK log\r\n".to_owned(),
         _ => "PING\r\n".to_owned(),
     }
@@ -210,8 +211,11 @@ fn each_rule_uses_its_fallback_while_redis_is_down() {
     client.send("RL.CHECK allow a\r\nRL.CHECK error a\r\nRL.CHECK deny a\r\nPING\r\n");
     let all: Vec<_> = (0..4).map(|_| client.shown()[..5].to_owned()).collect();
     assert_eq!(all, ["*7|:1", "-ERR ", "*7|:0", "+PONG"]);
-    assert_eq!(client.ask("RL.CHECKALL allow user:42 1 allow user:7 1")[..6], *"*7|:1|");
-    assert_eq!(client.ask("RL.CHECKALL allow user:42 1 deny user:7 1")[..6], *"*7|:0|");
+    assert_eq!(client.ask("RL.CHECKALL allow user:42 1 allow user:7 1")[..6], *"*9|:1|");
+    assert_eq!(
+        client.ask("RL.CHECKALL allow user:42 1 deny user:7 1"),
+        "*9|:0|:0|:0|:1000|:1000|:0|$-1|$4|deny|:1|"
+    );
     assert_eq!(client.ask("RL.CHECKALL allow user:42 1 local user:7 1")[..5], *"-ERR ");
     let info = client.ask("INFO store");
     assert!(info.contains("store_up:0|"), "{info}");
@@ -232,9 +236,9 @@ fn check_all_combines_fallbacks_and_asks_redis_once() {
     redis.0.stop();
     // None of these may be retried, as it may have been charged.
     for (failures, (calls, answer)) in (1..).zip([
-        ("deny user:42 1 trial user:42 1", "*7|:0|"),
-        ("allow user:42 1 trial user:42 1", "*7|:1|"),
-        ("allow user:42 1 error good 1", "*7|:1|"),
+        ("deny user:42 1 trial user:42 1", "*9|:0|"),
+        ("allow user:42 1 trial user:42 1", "*9|:1|"),
+        ("allow user:42 1 error good 1", "*9|:1|"),
     ]) {
         assert_eq!(&client.ask(&format!("RL.CHECKALL {calls}"))[..6], answer, "{calls}");
         let info = client.ask("INFO store");
@@ -251,7 +255,7 @@ fn a_store_failure_over_http_is_503_and_never_429() {
         serving.post(&format!("/v1/check{query}"), &format!(r#"{{"rule":"{rule}","key":"user:42"}}"#))
     };
     let normal = ask("error", "").json();
-    assert_eq!(normal.as_object().unwrap().len(), 8, "{normal}");
+    assert_eq!(normal.as_object().unwrap().len(), 9, "{normal}");
     assert_eq!(serving.get("/readyz").status, 200);
     redis.0.kill();
     let failed = ask("error", "");

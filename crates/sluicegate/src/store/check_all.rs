@@ -11,7 +11,8 @@ use super::{Full, Locked, Store};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::algorithm::{Algorithm as _, Verb};
-use sluicegate_core::all_of::{self, Part, peek_all};
+use sluicegate_core::all_of::{self, Part, attributed, peek_all};
+use sluicegate_core::decision::store::StoreDecision as _;
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
 use std::sync::Arc;
 use std::{mem, slice};
@@ -22,6 +23,8 @@ pub(crate) struct Call<'a> {
     pub(crate) store: &'a dyn AnyStore,
     pub(crate) key: Fingerprint,
     pub(crate) cost: u32,
+    /// The index of the call; of calls on one key, that of the first.
+    pub(crate) index: usize,
 }
 
 /// A store with slots of any kind.
@@ -124,7 +127,8 @@ pub(crate) fn check_all_each<'a>(
         each.push(peek_all(&parts, now));
     })?;
     let index = |call: &Call<'_>| merged.iter().position(|other| other.is_same_key(call));
-    Ok((decision, calls.iter().filter_map(|call| Some(each[index(call)?])).collect()))
+    let each = calls.iter().filter_map(|call| Some(each[index(call)?].of_call(call.index)));
+    Ok((decision, each.collect()))
 }
 
 fn decide_all<'a>(
@@ -149,6 +153,8 @@ fn decide_all<'a>(
         calls.iter().map(|call| shards[shard_of(call)].load(call.key, now)).collect();
     let cannot_combine = loaded.iter().position(LoadedKey::cannot_combine);
     let peeked = peek_all(&parts(calls, &mut loaded), now);
+    let limits_of = calls.iter().zip(&loaded).map(|(call, loaded)| (call.index, loaded.limits.len()));
+    let peeked = attributed(peeked, limits_of);
     let decided = match cannot_combine {
         Some(index) => Err(calls[index]),
         None if queue_denial.is_some() => Ok(queue_denial.unwrap_or(peeked)),
@@ -187,7 +193,7 @@ fn make_room(
         let shard = shard_of(call);
         let (store, needed) = (call.shard_id().store, calls.iter().filter(|other| other.cost > 0));
         if needed.filter(|other| other.shard_id().store == store).count() > shards[shard].max_keys() {
-            return Err(shards[shard].denial(Full(Span::MAX), call.key));
+            return Err(shards[shard].denial(Full(Span::MAX), call.key).of_call(call.index));
         }
     }
     let mut made: Vec<usize> = Vec::new();
@@ -211,7 +217,7 @@ fn make_room(
                         shards[shard_of(&calls[index])].free_slot(slot);
                     }
                 }
-                return Err(shards[shard].denial(full, calls[index].key));
+                return Err(shards[shard].denial(full, calls[index].key).of_call(calls[index].index));
             }
         }
     }
@@ -224,7 +230,7 @@ fn make_room(
             let growth = limit.growth(state, now, call.cost);
             // The entries that were claimed for earlier calls stay with their keys.
             if let Err(full) = shards[shard].claim_log_entries(call.key, growth, now, &pinned) {
-                return Err(shards[shard].denial(full, call.key));
+                return Err(shards[shard].denial(full, call.key).of_call(call.index));
             }
             let before = state.log_capacity();
             limit.grow(state, growth);

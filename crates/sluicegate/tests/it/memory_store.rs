@@ -277,7 +277,8 @@ fn limiters_of_one_store_are_charged_all_or_nothing() {
     assert!(decision.allowed());
     assert_eq!(each.iter().map(Decision::remaining).collect::<Vec<_>>(), [1, 99, 0]);
     let (decision, each) = check_all_each_at(&calls, now).unwrap();
-    assert_eq!(decision.denied_by(), Some(2));
+    assert_eq!((decision.denied_call(), decision.denied_by()), (Some(2), Some(0)));
+    assert_eq!(each[2].denied_call(), Some(2));
     assert_eq!(each.iter().map(Decision::allowed).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(site.peek("", 0).remaining(), 99, "nothing was charged");
     // Calls on the same key are merged, and both get the same decision.
