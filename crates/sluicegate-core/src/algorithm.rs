@@ -84,6 +84,15 @@ pub trait Algorithm {
     /// Allocates memory for this many log entries.
     fn grow(&self, _state: &mut Self::State, _by: usize) {}
 
+    /// Returns the number of log entries that fit into the allocated memory.
+    fn log_capacity(&self, _state: &Self::State) -> usize {
+        0
+    }
+
+    /// Merges the newest log entry with the one before it, and frees unused memory. The cost of
+    /// both counts until the newest ages out, so no more is admitted.
+    fn merge_newest(&self, _state: &mut Self::State) {}
+
     /// Records a denied call, for limits that count those as well. Returns `true` if it was
     /// recorded.
     fn record_denied(&self, _state: &mut Self::State, _now: Time, _cost: u32) -> bool {

@@ -118,6 +118,16 @@ impl Algorithm for AnyLimit {
         }
     }
 
+    fn log_capacity(&self, state: &AnyState) -> usize {
+        state.log_capacity()
+    }
+
+    fn merge_newest(&self, state: &mut AnyState) {
+        if let AnyLimit::Log(limit) = self {
+            limit.merge_newest(state.log_mut());
+        }
+    }
+
     fn limit(&self) -> u32 {
         match self {
             AnyLimit::Cell(limit) => limit.limit(),

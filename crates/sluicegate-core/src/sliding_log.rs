@@ -295,6 +295,20 @@ impl Algorithm for SlidingLog {
         state.grow(by);
     }
 
+    fn log_capacity(&self, state: &Log) -> usize {
+        state.capacity()
+    }
+
+    fn merge_newest(&self, state: &mut Log) {
+        let Some(newest) = state.entries.pop_back() else { return };
+        match state.entries.back_mut() {
+            // Totals are running totals, so the newest one includes the cost of both.
+            Some(last) => *last = newest,
+            None => state.entries.push_back(newest),
+        }
+        state.entries.shrink_to_fit();
+    }
+
     fn record_denied(&self, state: &mut Log, now: Time, cost: u32) -> bool {
         if !self.count_all || cost > self.rate.count() {
             return false;

@@ -400,11 +400,12 @@ impl<S: SlotKind> Store<S> {
         let Some(slot) = shard.find(key) else { return self.with_new_key(shard, key, now, act) };
         shard.bring_up_to_date(slot, key, now, &self.vacant);
         let mut receipts = shard.take_receipts(key, now, &self.vacant);
-        let entries = shard.log_capacity(slot);
-        let done = shard.with_slot(slot, |limits, states| act(limits, states, &mut receipts));
-        // A settlement charges even what exceeds the limit, and may need a log entry for it.
-        let entries_after = shard.log_capacity(slot);
-        shard.log_entries_changed(slot, entries, entries_after, &self.vacant);
+        let (done, before) = shard.with_slot(slot, |limits, states| {
+            let before: Vec<usize> =
+                limits.iter().zip(&*states).map(|(limit, state)| limit.log_capacity(state)).collect();
+            (act(limits, states, &mut receipts), before)
+        });
+        self.claim_settled(shard, slot, now, &before);
         shard.put_receipts(key, receipts);
         // A refund may have made the key recover sooner.
         shard.guarded.none_recovers_before = Time::EPOCH;

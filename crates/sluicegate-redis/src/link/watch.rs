@@ -72,16 +72,19 @@ impl Watch {
     pub(crate) async fn run(&self, store: &str, mut channel: Channel) {
         lock(&self.memory).connected();
         loop {
+            // Also a rejection that an earlier connection noticed.
+            while self.rejection().is_some() {
+                self.probe(store, &mut channel).await;
+                if self.rejection().is_some() {
+                    sleep(RETRY_EVERY).await;
+                }
+            }
             // What does not answer in time is left to the calls to notice.
             if let Ok(Some(info)) = timeout(CONNECT_TIMEOUT, info(channel.connection(), &SECTIONS)).await {
                 self.observe(store, &info);
             }
             // Ask again either way: notified or not.
             let _ = timeout(WATCH_EVERY, self.rejected.notified()).await;
-            while self.rejection().is_some() {
-                sleep(RETRY_EVERY).await;
-                self.probe(store, &mut channel).await;
-            }
         }
     }
 

@@ -136,7 +136,7 @@ impl Snapshot {
         });
         page.counters(
             "sluice_decisions",
-            "Calls decided by rule and outcome; shadow_denied are calls that a shadow rule allowed against its limits.",
+            "Calls decided by rule and outcome; shadow_denied counts calls that the limits denied and a shadow rule allowed.",
             outcomes,
         )
     }
@@ -210,7 +210,7 @@ impl Snapshot {
         });
         page.counters(
             "sluice_unestablished_closed",
-            "Connections closed before their first request, with the password, by protocol and reason.",
+            "Connections closed before their first authenticated request, by protocol and reason.",
             closed,
         )?;
         page.counters(
@@ -274,7 +274,7 @@ impl Snapshot {
         let ClockSteps { forward, back, .. } = self.clock_steps;
         page.counters(
             "sluice_clock_steps",
-            "Steps of the system clock by more than 100 ms.",
+            "Steps of the system clock of more than 100 ms.",
             [([("direction", "forward")], forward), ([("direction", "back")], back)],
         )?;
         page.gauge(
@@ -316,7 +316,7 @@ fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
     page.gauge("sluice_keys_max", "The max_keys setting: the most keys held in memory.", None, max_keys)?;
     page.counter(
         "sluice_keys_evicted",
-        "Keys evicted before they were fully recovered, which resets their limits; raise max_keys if this grows.",
+        "Keys evicted before they were fully recovered, so that each starts again with its whole limit; raise max_keys if this grows.",
         evicted,
     )?;
     page.counter(

@@ -43,9 +43,9 @@ pub struct StoreStats {
     pub receipts_evicted: u64,
     /// Reservations for which there was no room for a receipt. They are errors, not denials.
     pub no_receipt_room: u64,
-    /// In a shared store, the different limits that have a place in its table of limits.
+    /// In a [`MemoryStore`](crate::MemoryStore), the different limits in its table of limits.
     pub limits: usize,
-    /// The most different limits that can have a place.
+    /// The largest number of different limits that the table can hold.
     pub max_limits: usize,
     /// Untrusted limits that made room for others although their keys had not recovered.
     pub limits_evicted: u64,

@@ -16,7 +16,9 @@
 //!            found too little, the next one waits a millisecond. So a store of a million keys is
 //!            searched within 82 ms, and until then a call may be denied although logs elsewhere
 //!            could make room.
-//! Excess     A settlement charges in any case. It may exceed the pool by one block.
+//! Settle     A settlement charges in any case. If there is no room for its entry, it is merged with
+//!            the latest one, which then counts for longer. Only a log without entries exceeds the
+//!            pool, by one entry.
 //! ```
 
 use super::evict::Demand;
@@ -117,6 +119,28 @@ impl<S: SlotKind> Store<S> {
             return Ok(());
         }
         self.search_log_entries(shard, &demand, entries, now, pinned)
+    }
+
+    /// Claims the entries that the logs of a key have grown by. A settlement charges even what
+    /// exceeds the limit. If there is no room for an entry of its own, it shares that of the latest
+    /// call.
+    pub(super) fn claim_settled(&self, shard: &mut Locked<'_, S>, slot: usize, now: Time, before: &[usize]) {
+        let (held, now_held) = (before.iter().sum(), shard.log_capacity(slot));
+        let tag = shard.table.slot(slot).tag();
+        if now_held > held {
+            if self.claim_log_entries(shard, tag, now_held - held, now, &[slot]).is_ok() {
+                return;
+            }
+            shard.with_slot(slot, |limits, states| {
+                for ((limit, state), before) in limits.iter().zip(states).zip(before) {
+                    if limit.log_capacity(state) > *before {
+                        limit.merge_newest(state);
+                    }
+                }
+            });
+        }
+        let now_held = shard.log_capacity(slot);
+        shard.log_entries_changed(slot, held, now_held, &self.vacant);
     }
 
     fn try_claim(&self, demand: &Demand, entries: usize) -> bool {

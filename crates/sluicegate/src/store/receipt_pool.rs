@@ -154,12 +154,14 @@ impl<S: SlotKind> Locked<'_, S> {
 
     /// Takes back receipts of a key whose scope exceeds its share. Their charges stay.
     fn take_back(&mut self, lent: &Lent, demand: &Demand, store: &Store<S>) {
-        if !demand.may_evict(self.guarded.limits_by_tag.share(lent.key.tag())) {
+        let borrower = self.guarded.limits_by_tag.share(lent.key.tag());
+        if !demand.may_evict(borrower) {
             return;
         }
+        let most = borrower.map_or(TAKEN_BACK_MAX, |share| share.excess(Pool::Receipts).min(TAKEN_BACK_MAX));
         let Some(mut taken) = self.take_all(lent.key) else { return };
         let before = taken.receipts.len();
-        taken.receipts.discard_oldest(TAKEN_BACK_MAX);
+        taken.receipts.discard_oldest(most);
         let evicted = before - taken.receipts.len();
         self.receipts_closed(taken.tag, evicted, &store.vacant);
         store.receipt_pool.evicted.fetch_add(evicted as u64, Ordering::Relaxed);

@@ -38,9 +38,10 @@ impl ReceiptTable {
         }
     }
 
-    /// Returns `true` if this receipt of the key is open.
-    pub(super) fn is_open(&self, key: Fingerprint, receipt: Receipt) -> bool {
-        self.keys.get(&key.with_tag(0)).is_some_and(|entry| entry.receipts.is_open(receipt))
+    /// The tag of the limits that this receipt of the key is in terms of, if it is open.
+    pub(super) fn tag_of(&self, key: Fingerprint, receipt: Receipt) -> Option<u16> {
+        let entry = self.keys.get(&key.with_tag(0)).filter(|entry| entry.receipts.is_open(receipt))?;
+        Some(entry.tag)
     }
 
     /// The keys whose receipts are in terms of the limits of another tag than this.

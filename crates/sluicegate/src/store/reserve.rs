@@ -71,10 +71,11 @@ impl<S: SlotKind> Store<S> {
         close: impl KeyOp<S, bool>,
     ) -> bool {
         let mut shard = self.lock(self.shard_of(key));
-        // A call that changes nothing does not convert the key to its current limits either.
-        if !shard.guarded.receipt_table.as_ref().is_some_and(|open| open.is_open(key, receipt)) {
-            return false;
-        }
+        // The receipt says under which limits it was made; the key may have others by now. It is
+        // closed under the key's own: those of its last call.
+        let open = shard.guarded.receipt_table.as_ref().and_then(|open| open.tag_of(key, receipt));
+        let Some(tag) = open else { return false };
+        let key = key.with_tag(tag);
         let closed = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             let before = receipts.len();
             let done = close(limits, states, receipts);
