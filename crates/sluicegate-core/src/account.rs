@@ -112,8 +112,9 @@ impl<A: Algorithm> Account<A> {
         Ok((decision, decision.allowed().then_some(receipt)))
     }
 
-    /// Returns the part of a reservation that still counts. Returns `false` if that was nothing, or
-    /// the receipt is used or unknown. Takes time linear in the number of open receipts.
+    /// Cancels a reservation: the part of its cost that still counts is returned to the key.
+    /// Returns `false` if there was no such part, or the receipt is used or unknown. Takes time
+    /// linear in the number of open receipts.
     pub fn cancel(&mut self, limits: &[A], now: Time, receipt: Receipt) -> bool {
         self.receipts.cancel(limits, &mut self.states, now, receipt)
     }

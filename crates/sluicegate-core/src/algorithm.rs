@@ -99,7 +99,7 @@ pub trait Algorithm {
         false
     }
 
-    /// Returns up to `cost` to the key. Returns `true` if that was anything.
+    /// Returns up to `cost` to the key. The result is `true` if any cost was returned.
     fn refund(&self, state: &mut Self::State, now: Time, cost: u32) -> bool;
 
     /// Charges `cost`, whatever remains, and returns what a later rollback needs.
@@ -111,8 +111,8 @@ pub trait Algorithm {
     /// Returns what a receipt has to record of the charge just made.
     fn record(&self, state: &Self::State, cost: u32, waited: bool) -> Charge;
 
-    /// Returns to the key the part of a charge that still counts, at most `most`. `None` if that
-    /// was nothing.
+    /// Returns to the key the part of a charge that still counts, at most `most`. The result is
+    /// `None` if there was no such part.
     ///
     /// What had leaked from a bucket by the latest change stays leaked, even if the clock has
     /// stepped back since.

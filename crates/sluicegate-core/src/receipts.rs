@@ -93,8 +93,9 @@ impl Receipts {
         Ok(decision)
     }
 
-    /// Returns the part of a reservation that still counts. Returns `false` if that was nothing, or
-    /// the receipt is used or unknown. Takes time linear in the number of open receipts.
+    /// Cancels a reservation: the part of its cost that still counts is returned to the key.
+    /// Returns `false` if there was no such part, or the receipt is used or unknown. Takes time
+    /// linear in the number of open receipts.
     pub fn cancel<A: Algorithm>(
         &mut self,
         limits: &[A],
@@ -254,7 +255,7 @@ impl Receipts {
                     limit.roll_back(&mut state.clone(), times, charge, charge.cost()).is_some()
                 })
             };
-            // The time first: copying a long log is slow.
+            // The time is compared first: copying a long log is slow.
             open.made >= made_before || counts()
         });
     }

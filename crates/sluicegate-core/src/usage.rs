@@ -9,9 +9,9 @@ pub struct Usage {
     pub limit: u64,
     /// What is used, rounded up. With debt, and after a limit was lowered, it may exceed the limit.
     ///
-    /// Of a bucket or pacer this is what is missing to full; of a fixed window or log the cost
-    /// counted (with `count=all` at most the limit); of a sliding window the estimate; of `smooth`
-    /// the permits not stored; of `concurrency` the permits held.
+    /// Under a bucket or pacer this is what is missing from the full capacity; under a fixed window
+    /// or log the cost counted (with `count=all` at most the limit); under a sliding window the
+    /// estimate; under `smooth` the permits not stored; under `concurrency` the permits held.
     pub used: u64,
     /// The cost that would be allowed now. Rounded down.
     pub remaining: u64,
@@ -32,12 +32,12 @@ pub struct Window {
 }
 
 impl Window {
-    /// Creates a window from microseconds. An end after all time becomes the last time.
+    /// Creates a window from microseconds. Moments after [`Time::MAX`] become [`Time::MAX`].
     pub(crate) const fn new(start: u64, end: u64) -> Window {
         Window { start: Time::saturating_from_micros(start), end: Time::saturating_from_micros(end) }
     }
 
-    /// Moves the window by this many microseconds: to another clock.
+    /// Moves the window by `micros`, to another clock.
     #[must_use]
     pub const fn shifted(self, micros: i64) -> Window {
         Window { start: self.start.shifted(micros), end: self.end.shifted(micros) }

@@ -86,7 +86,7 @@ pub(crate) trait Algorithm {
     fn remember(&mut self, charge: ChargeId, at: i128, delay: i128);
 
     /// Returns the part of a recorded charge that still counts, at most `cost`, and drops the
-    /// record. Returns `true` if that was anything.
+    /// record. The result is `true` if any cost was returned.
     fn roll_back(&mut self, charge: ChargeId, at: i128, cost: i128) -> bool;
 
     /// Drops the record of a charge, which stays charged.

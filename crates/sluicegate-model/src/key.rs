@@ -106,8 +106,8 @@ impl Key {
         }
     }
 
-    /// Returns up to `cost` of a part, from the newest charge first, and drops all its records.
-    /// Returns `true` if that was anything.
+    /// Returns up to `cost` of a part, from the newest charge first, and drops all its records. The
+    /// result is `true` if any cost was returned.
     ///
     /// Each charge accounts for its full cost: what of the newest one does not count any more is
     /// not returned from an older one instead.

@@ -91,7 +91,8 @@ impl Model {
         self.keys.extend(now, receipt, &[cost], ttl).map(|answer| answer.decision)
     }
 
-    /// Returns the part of a reservation that still counts. Returns `true` if that was anything.
+    /// Cancels a reservation: the part of its cost that still counts is returned. Returns `true` if
+    /// there was such a part.
     pub fn cancel(&mut self, now: u64, receipt: ReceiptId) -> bool {
         self.keys.cancel(now, receipt)
     }

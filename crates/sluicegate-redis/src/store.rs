@@ -225,8 +225,8 @@ impl RedisStoreBuilder {
     /// without a round trip, until that denial's `retry_after` or
     /// [`DENIAL_CACHE_AGE_MAX`](crate::DENIAL_CACHE_AGE_MAX) is over. The answer's source is
     /// [`Source::Remembered`](sluicegate::backend::Source::Remembered), and its fields are those of
-    /// the denial with a shorter wait: the remaining amount as of then, and the wait for the
-    /// smaller cost. A caller that waits as told reaches the store.
+    /// the cached denial, whose cost may be smaller; only the wait is shorter, by the time since
+    /// then. A caller that waits for `retry_after` reaches the store.
     ///
     /// The effect: cost that another process returns, or a key that it resets, is seen up to a
     /// second late; what this process returns is seen at once. Nothing is admitted because of it.

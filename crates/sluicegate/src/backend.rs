@@ -77,7 +77,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
         at: Option<Time>,
     ) -> Pending<Result<Reserved, BackendError>>;
 
-    /// Returns what still counts of a reservation. The result is `true` if that was anything.
+    /// Cancels a reservation: the part of its cost that still counts is returned to the key.
+    /// Returns `true` if there was such a part.
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
 
     /// Changes the charge of a reservation to what was used. The result is `false` if the receipt
@@ -98,7 +99,7 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// When the key's next window starts, or its next unit is available.
     fn next_window(&self, key: &dyn Key, at: Option<Time>) -> Pending<Result<Time, BackendError>>;
 
-    /// What the key has used under each limit, in their order. No fallback can tell.
+    /// What the key has used under each limit, in their order. A fallback cannot answer this.
     fn usage(&self, key: &dyn Key, at: Option<Time>) -> Pending<Result<Vec<(Limit, Usage)>, BackendError>>;
 
     /// Deletes the key's state. Its receipts are void.
@@ -157,7 +158,7 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
     /// Decides whether a lease of this cost would be granted now. None is acquired.
     fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
 
-    /// What the key's leases use of the limit. No fallback can tell.
+    /// What the key's leases use of the limit. A fallback cannot answer this.
     fn usage(&self, key: &dyn Key, at: Option<Time>) -> Pending<Result<(Limit, Usage), BackendError>>;
 
     /// Deletes the key's leases.

@@ -1,8 +1,8 @@
 //! Attacks of every kind at once on a real server, beside clients that behave.
 //!
-//! Attackers make up keys, inline limits, long logs and leases, and open connections that stay
-//! silent, and the wall clock is set back and forth. Meanwhile no well-behaved call may fail, no
-//! offender may go free, and the server's memory must stay flat. Latencies are printed, never
+//! Attackers make up keys, inline limits, long logs, receipts and leases, and open connections that
+//! stay silent, and the wall clock is set back and forth. Meanwhile no well-behaved call may fail,
+//! no offender may go free, and the server's memory must stay flat. Latencies are printed, never
 //! asserted; `cargo xtask attack SECONDS` runs this in a release build, for as long as you like.
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, reason = "latencies are printed, not asserted")]
@@ -65,14 +65,14 @@ const GOOD_CLIENTS: usize = 2;
 const SILENT_CONNECTIONS: usize = 100;
 /// The time between two steps of the wall clock.
 const STEP_INTERVAL: Duration = Duration::from_millis(100);
-/// The memory of a server under attack, in percent of what it was with full pools. Made-up limits
-/// replace each other in tables of 2.6 MB; the allocator takes a while to reuse their room.
-const MEMORY_PERCENT_MAX: u64 = 200;
+/// The memory of a server under attack, in percent of what it was with full pools. (The first pass
+/// that evicts made-up limits may allocate its tables later.)
+const MEMORY_PERCENT_MAX: u64 = 120;
 
 /// What an attacker sends: the words of its `n`th call.
 type Attack = fn(u64) -> Vec<String>;
 
-const ATTACKS: [(&str, Attack); 6] = [
+const ATTACKS: [(&str, Attack); 7] = [
     ("keys of a rule that one call uses up", |n| words(&["RL.CHECK", "daily", &format!("made-up:{n}")])),
     ("keys of an inline limit", |n| {
         words(&["RL.CHECK", "fixed-window 1/year", &format!("made-up:{n}"), "COST", "1"])
@@ -80,6 +80,9 @@ const ATTACKS: [(&str, Attack); 6] = [
     ("keys of CL.THROTTLE", |n| words(&["CL.THROTTLE", &format!("made-up:{n}"), "1", "1", "86400"])),
     ("inline limits", |n| words(&["RL.CHECK", &format!("fixed-window {}/year", n + 2), "key"])),
     ("long logs", |n| words(&["RL.CHECK", "sliding-log 1000/3650d", &format!("log:{}", n % 50)])),
+    ("receipts", |n| {
+        words(&["RL.RESERVE", "fixed-window 1000000000/year", &format!("reserved:{}", n % 1_000)])
+    }),
     ("leases", |n| words(&["RL.ACQUIRE", "imports", &format!("made-up:{n}")])),
 ];
 

@@ -418,7 +418,7 @@ end
 
 -- Converts the heights under a bucket to another rate, from a moment on, as its state is converted:
 -- the whole header, and all blocks if they are few. If they are many, only the block in which the
--- moment lies is converted at once: what has refilled before that moment is not converted.
+-- moment lies is converted at once: what has leaked before that moment is not converted.
 local function receipts_rescale(r, i, change, from)
   local limit = r.limits[i]
   local function convert(whole, part)

@@ -280,7 +280,7 @@ impl<'a> Call<'a> {
     /// Returns what the key has used under each of its limits, in their order. Changes nothing.
     ///
     /// # Errors
-    /// If the shared store does not answer: no fallback can tell.
+    /// If the shared store does not answer: a fallback does not know the usage.
     pub async fn usage(&self, now: Time) -> Result<Vec<LimitUsage>, RequestError> {
         let limits = match self.policy() {
             Policy::Limits(limits) => limits,

@@ -68,7 +68,7 @@ impl<'r> Decided<'r> {
         &self.answer
     }
 
-    /// The largest cost that a fully recovered key could be charged at once.
+    /// The most that an idle key could take at once.
     pub fn limit(&self) -> u64 {
         self.answer.limit()
     }

@@ -149,7 +149,7 @@ impl Tags {
     /// Ends the pass that has begun, or makes one.
     #[cold]
     fn whole_pass(&mut self, store: &Store<AnySlot>, now: Time) {
-        // If the clock has stepped backwards, do not wait for longer than the interval.
+        // If the clock has stepped back, do not wait for longer than the interval.
         let is_due =
             now >= self.whole_pass_at || now.saturating_add(WHOLE_PASS_INTERVAL) < self.whole_pass_at;
         if !is_due {
