@@ -171,8 +171,8 @@ impl LimiterBuilder {
     }
 
     /// Keeps the keys in a store that other limiters use too, in a scope of their own. The store's
-    /// `max_keys`, `max_receipts`, `max_log_entries`, `max_queue`, `max_waiters`, `on_full` and clock
-    /// are used instead of this builder's.
+    /// `max_keys`, `max_receipts`, `max_log_entries`, `max_queue`, `max_waiters`, `on_full` and
+    /// clock are used instead of this builder's.
     pub fn in_store(mut self, store: &MemoryStore, scope: impl Key + 'static) -> LimiterBuilder {
         self.shared =
             Some(Shared { store: store.clone(), scope: Box::new(scope), kind: LimiterKind::default() });

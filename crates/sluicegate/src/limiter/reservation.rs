@@ -37,7 +37,8 @@ struct Open {
 
 impl Limiter {
     /// Charges the key now for a call that acts after the decision's delay, which is at most
-    /// `max_wait`. Buckets lend what will have refilled by then; other limits decide as for a check.
+    /// `max_wait`. Buckets lend what will have refilled by then; other limits decide as for a
+    /// check.
     ///
     /// ```
     /// use sluicegate::Limiter;
@@ -101,9 +102,9 @@ impl Limiter {
         cancelled
     }
 
-    /// Settles a reservation whose receipt was kept for what it actually used: the rest is returned,
-    /// an excess becomes debt. Returns `false` if the receipt is used or unknown, or if the key was
-    /// dropped and there is no room for its debt.
+    /// Settles a reservation whose receipt was kept for what it actually used: the rest is
+    /// returned, an excess becomes debt. Returns `false` if the receipt is used or unknown, or if
+    /// the key was dropped and there is no room for its debt.
     pub fn settle(&self, receipt: &Receipt, used: u64) -> bool {
         self.settle_at(receipt, used, self.now())
     }
@@ -136,8 +137,8 @@ impl Limiter {
 }
 
 impl Receipt {
-    /// Returns the part of the charge that still counts to the key. Returns the key as well, because
-    /// unsealing a receipt costs more than all the rest.
+    /// Returns the part of the charge that still counts to the key. Returns the key as well,
+    /// because unsealing a receipt costs more than all the rest.
     pub(crate) fn cancel_in<S: SlotKind>(
         &self,
         store: &Store<S>,
