@@ -306,3 +306,33 @@ fn all_limiters_share_the_capacity() {
     assert!((90..=100).contains(&allowed), "{allowed}");
     assert_eq!(store.stats().keys, allowed);
 }
+
+/// A receipt names the limits under which it was made. It does not bring them back.
+#[test]
+fn a_receipt_is_closed_under_the_limits_of_the_last_call() {
+    let clock = ManualClock::default();
+    clock.advance(Duration::from_secs(1_000_000_000));
+    let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    let rule = |limits: &str| Limiter::builder(limits).in_store(&store, "rule").build().unwrap();
+
+    let reserve =
+        |limiter: &Limiter, key: &str| limiter.reserve(key, 1, Duration::ZERO).unwrap().keep().unwrap();
+    let before = rule("sliding-log 5/60s");
+    let receipt = reserve(&before, "longer");
+    let after = rule("sliding-log 5/1h");
+    clock.advance(Duration::from_secs(10));
+    assert_eq!((0..9).filter(|_| after.check("longer").allowed()).count(), 4);
+    clock.advance(Duration::from_secs(190));
+    assert!(after.settle(&receipt, 2));
+    assert!(!after.check("longer").allowed(), "calls that count were dropped");
+
+    let receipts = ["cancelled", "settled"].map(|key| reserve(&after, key));
+    let list = rule("sliding-log 5/1h + fixed-window 2/day");
+    for key in ["cancelled", "settled"] {
+        assert_eq!((0..9).filter(|_| list.check(key).allowed()).count(), 2);
+    }
+    assert!(list.cancel(&receipts[0]) && list.settle(&receipts[1], 1));
+    for key in ["cancelled", "settled"] {
+        assert!(!list.check(key).allowed(), "{key}: the new limit started fresh");
+    }
+}
