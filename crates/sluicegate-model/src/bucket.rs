@@ -74,22 +74,19 @@ impl Bucket {
         bucket
     }
 
-    /// Returns the bucket under other parameters, as of a time. Absent if only one of them paces.
+    /// Returns the bucket under other parameters, as of a time.
     ///
     /// The tokens used, and those up to each receipt's charge, are rounded up to the new scale. The
     /// charges between them are whole tokens, which both scales express exactly, so the order of
     /// charges and the distances between them stay.
-    pub(crate) fn converted(&self, mut new: Self, at: i128) -> Option<Self> {
-        if self.paces != new.paces {
-            return None;
-        }
+    pub(crate) fn converted(&self, mut new: Self, at: i128) -> Self {
         if self.changed.is_none() {
-            return Some(new);
+            return new;
         }
         if (self.count, self.period) == (new.count, new.period) {
             let more = new.full() - self.full();
             let changed = self.changed.map(|Changed { at, level }| Changed { at, level: level + more });
-            return Some(Self { burst: new.burst, initial: new.initial, changed, ..self.clone() });
+            return Self { burst: new.burst, initial: new.initial, changed, ..self.clone() };
         }
         // What had leaked by the latest charge or return stays leaked, and a step back since then
         // is not usage. A bucket that was full before that is converted as of when it was.
@@ -104,7 +101,7 @@ impl Bucket {
         }
         new.latest = self.latest.max(at);
         new.changed = Some(Changed { at: from, level: new.full() - used });
-        Some(new)
+        new
     }
 
     fn full(&self) -> i128 {

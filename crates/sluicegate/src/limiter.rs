@@ -413,12 +413,6 @@ impl Limiter {
         Delay::new(self.inner.clock.clone(), self.now().saturating_add(delay.into()))
     }
 
-    /// A key under its current limits, which may be others than those that its fingerprint names.
-    pub(crate) fn under_current_limits(&self, key: Fingerprint) -> Fingerprint {
-        let tag = self.inner.scope.as_ref().map(|scope| scope.tag.load(Ordering::Acquire));
-        tag.map_or(key, |tag| key.with_tag(tag))
-    }
-
     #[inline]
     pub(crate) fn fingerprint(&self, key: impl Key) -> Fingerprint {
         let seeds = &self.inner.seeds;

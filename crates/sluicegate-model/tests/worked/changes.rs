@@ -140,6 +140,7 @@ fn another_algorithm_or_another_place_of_windows_starts_fresh() {
     let from = |start| Windows::From { start, period: 60 * S };
     let cases = [
         (bucket(1, S, 5), Rule::Pacer { count: 1, period: S, queue: 4 }),
+        (bucket(1, S, 5), Rule::LeakyBucket { count: 1, period: S, capacity: 5 }),
         (pacer(1, S, 4), bucket_rule(1, S, 5)),
         (bucket(1, S, 5), log_rule(5, 60 * S)),
         (log(5, 60 * S), Rule::SlidingWindow { count: 5, period: 60 * S }),

@@ -97,7 +97,9 @@ impl Limiter {
     /// Like [`Limiter::cancel`], at time `now`.
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
         let seal = &self.inner.seal;
-        let (cancelled, key) = on_store!(&self.inner.store, store => receipt.cancel_in(store, seal, now));
+        let tag = self.tag();
+        let (cancelled, key) =
+            on_store!(&self.inner.store, store => receipt.cancel_in(store, seal, tag, now));
         self.queues().usage_changed(self.host(), key);
         cancelled
     }
@@ -112,7 +114,9 @@ impl Limiter {
     /// Like [`Limiter::settle`], at time `now`.
     pub fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> bool {
         let (seal, used) = (&self.inner.seal, saturating_count(used));
-        let (settled, key) = on_store!(&self.inner.store, store => receipt.settle_in(store, seal, used, now));
+        let tag = self.tag();
+        let (settled, key) =
+            on_store!(&self.inner.store, store => receipt.settle_in(store, seal, tag, used, now));
         self.queues().usage_changed(self.host(), key);
         settled
     }
@@ -126,7 +130,12 @@ impl Limiter {
     /// The decision for cost 0 on a receipt's key.
     pub(crate) fn standing_at(&self, receipt: &Receipt, now: Time) -> Option<Decision> {
         let key = receipt.is_of_memory().then(|| receipt.key(&self.inner.seal))?;
-        Some(self.peek_fingerprint(self.under_current_limits(key), 0, now))
+        Some(self.peek_fingerprint(self.tag().map_or(key, |tag| key.with_tag(tag)), 0, now))
+    }
+
+    /// The tag of its limits, in a shared store.
+    fn tag(&self) -> Option<u16> {
+        self.inner.scope.as_ref().map(|scope| scope.tag.load(Ordering::Acquire))
     }
 
     /// A new name that cannot be guessed: receipts may travel as text.
@@ -143,11 +152,13 @@ impl Receipt {
         &self,
         store: &Store<S>,
         seal: &Seal,
+        limiter: Option<u16>,
         now: Time,
     ) -> (bool, Fingerprint) {
         let Open { key, name } = self.opened(seal);
-        let cancelled = store
-            .close(key, now, name, |limits, states, receipts| receipts.cancel(limits, states, now, name));
+        let cancelled = store.close(key, limiter, now, name, |limits, states, receipts| {
+            receipts.cancel(limits, states, now, name)
+        });
         (cancelled, key)
     }
 
@@ -156,11 +167,12 @@ impl Receipt {
         &self,
         store: &Store<S>,
         seal: &Seal,
+        limiter: Option<u16>,
         used: u32,
         now: Time,
     ) -> (bool, Fingerprint) {
         let Open { key, name } = self.opened(seal);
-        let settled = store.close(key, now, name, |limits, states, receipts| {
+        let settled = store.close(key, limiter, now, name, |limits, states, receipts| {
             receipts.settle(limits, states, now, name, used)
         });
         (settled, key)

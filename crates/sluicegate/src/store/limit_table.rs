@@ -200,6 +200,14 @@ impl LimitsByTag<AnySlot> for LimitTable {
         self.entry(tag).map(|entry| &entry.share)
     }
 
+    /// That of the limiter, if the key is in its scope.
+    fn tag_to_close(&self, written: u16, limiter: Option<u16>) -> u16 {
+        let share = |tag| self.entry(tag).map(|entry| &entry.share).filter(|share| share.is_of_one_scope());
+        let is_same =
+            |tag: &u16| share(written).zip(share(*tag)).is_some_and(|(one, other)| Arc::ptr_eq(one, other));
+        limiter.filter(is_same).unwrap_or(written)
+    }
+
     fn adopt(&self, state: &mut States, receipts: &mut Receipts, from: u16, to: u16, times: Times) {
         let (Some(old), Some(new)) = (self.entry(from), self.entry(to)) else { return };
         let states = state.fit(old.limits.len());

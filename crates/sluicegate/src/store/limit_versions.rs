@@ -35,6 +35,12 @@ pub(crate) trait LimitsByTag<S: SlotKind>: Send + Sync {
     /// Returns `true` if a slot with this tag has to be converted before it is used.
     fn is_old(&self, tag: u16) -> bool;
 
+    /// The tag under which receipts of the tag `written` are closed, by a limiter of another tag or
+    /// by none.
+    fn tag_to_close(&self, _written: u16, _limiter: Option<u16>) -> u16 {
+        0
+    }
+
     /// The share of the keys with this tag; `None` in the store of one limiter.
     fn share(&self, _tag: u16) -> Option<&Arc<Share>> {
         None

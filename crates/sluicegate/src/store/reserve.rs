@@ -62,20 +62,22 @@ impl<S: SlotKind> Store<S> {
         reserved
     }
 
-    /// Cancels or settles a receipt by running `close`, and frees its capacity.
+    /// Cancels or settles a receipt by running `close`, and frees its capacity. `limiter` is the
+    /// tag of the limiter that closes it, if one does.
     pub(crate) fn close(
         &self,
         key: Fingerprint,
+        limiter: Option<u16>,
         now: Time,
         receipt: Receipt,
         close: impl KeyOp<S, bool>,
     ) -> bool {
         let mut shard = self.lock(self.shard_of(key));
         // The receipt says under which limits it was made; the key may have others by now. It is
-        // closed under the key's own: those of its last call.
-        let open = shard.guarded.receipt_table.as_ref().and_then(|open| open.tag_of(key, receipt));
-        let Some(tag) = open else { return false };
-        let key = key.with_tag(tag);
+        // closed under those of the limiter, or, as the store knows none, of the key's last call.
+        let written = shard.guarded.receipt_table.as_ref().and_then(|open| open.tag_of(key, receipt));
+        let Some(written) = written else { return false };
+        let key = key.with_tag(shard.guarded.limits_by_tag.tag_to_close(written, limiter));
         let closed = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             let before = receipts.len();
             let done = close(limits, states, receipts);

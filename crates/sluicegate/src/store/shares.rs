@@ -136,6 +136,11 @@ impl SharedPools {
 }
 
 impl Share {
+    /// Returns `false` if this is the share of all untrusted scopes.
+    pub(super) fn is_of_one_scope(&self) -> bool {
+        self.weight.is_some()
+    }
+
     fn held(&self, pool: Pool) -> &AtomicUsize {
         &self.held[pool as usize]
     }

@@ -336,3 +336,25 @@ fn a_receipt_is_closed_under_the_limits_of_the_last_call() {
         assert!(!list.check(key).allowed(), "{key}: the new limit started fresh");
     }
 }
+
+/// A receipt names its key, not the limits under which it was reserved: they may be gone.
+#[test]
+fn a_receipt_does_not_bring_old_limits_back() {
+    for by_limiter in [false, true] {
+        let clock = ManualClock::default();
+        let store = MemoryStore::builder().clock(clock.clone()).max_keys(64).build().unwrap();
+        let limiter = |limit: &str| Limiter::builder(limit).in_store(&store, "api").build().unwrap();
+        let fast = limiter("token-bucket 100/s burst=10");
+        let reserve = || fast.reserve("k", 5, Duration::ZERO).unwrap().keep().unwrap();
+        let (settled, cancelled) = (reserve(), reserve());
+        let slow = limiter("token-bucket 1/h burst=10");
+        assert!(!slow.check("k").allowed());
+        if by_limiter {
+            assert!(slow.settle(&settled, 5) && slow.cancel(&cancelled));
+        } else {
+            assert!(store.settle(&settled, 5) && store.cancel(&cancelled));
+        }
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(slow.peek("k", 0).remaining(), 5, "nothing has leaked at the old rate");
+    }
+}
