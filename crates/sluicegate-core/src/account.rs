@@ -112,7 +112,7 @@ impl<A: Algorithm> Account<A> {
     }
 
     /// Returns the part of a reservation that still counts. Returns `false` if that was nothing, or
-    /// the receipt is used or unknown. Takes time linear in the number of open receipts.
+    /// the receipt is used or unknown.
     pub fn cancel(&mut self, limits: &[A], now: Time, receipt: Receipt) -> bool {
         self.receipts.cancel(limits, &mut self.states, now, receipt)
     }
@@ -148,8 +148,8 @@ impl<A: Algorithm> Account<A> {
     }
 
     /// Expires the receipts of reservations made before a time.
-    pub fn expire_receipts(&mut self, made_before: Time) {
-        self.receipts.expire_made_before(made_before);
+    pub fn expire_receipts(&mut self, limits: &[A], made_before: Time) {
+        self.receipts.expire_made_before(limits, made_before);
     }
 
     /// Converts the states of an older version of the list, each from the limit at the same

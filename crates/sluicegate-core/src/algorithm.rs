@@ -105,6 +105,14 @@ pub trait Algorithm {
         most: u32,
     ) -> Option<Rollback>;
 
+    /// Returns `true` if a part of a charge still counts, so that a rollback would return it.
+    fn counts(&self, state: &Self::State, times: Times, charge: &Charge) -> bool
+    where
+        Self::State: Clone,
+    {
+        self.roll_back(&mut state.clone(), times, charge, charge.cost()).is_some()
+    }
+
     /// Moves an open charge to its new height after another charge, or part of it, was rolled back.
     fn shift_down(&self, rollback: &Rollback, charge: &mut Charge);
 

@@ -53,7 +53,7 @@ impl Limiter {
     ///
     /// # Errors
     /// When the limit does not offer this (`count=all`, `smooth`), or too many receipts are open:
-    /// 1024 of one key, or the limiter's `max_receipts`. A denial is an answer, not an error:
+    /// 16,384 of one key, or the limiter's `max_receipts`. A denial is an answer, not an error:
     /// [`Reservation::allowed`].
     pub fn reserve(&self, key: impl Key, cost: u64, max_wait: Duration) -> Result<Reservation, VerbError> {
         self.reserve_at(key, cost, max_wait, self.now())

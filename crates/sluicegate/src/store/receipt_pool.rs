@@ -155,7 +155,9 @@ impl<S: SlotKind> Locked<'_, S> {
         }
         let mut receipts = self.take_receipts(lent.key, &store.vacant);
         let before = receipts.len();
-        receipts.discard_oldest(TAKEN_BACK_MAX);
+        let limits_by_tag = &self.guarded.limits_by_tag;
+        let limits = limits_by_tag.limits(limits_by_tag.tag_for(lent.key));
+        receipts.discard_oldest(limits, TAKEN_BACK_MAX);
         let evicted = before - receipts.len();
         self.receipts_closed(lent.key.tag(), evicted, &store.vacant);
         store.receipt_pool.evicted.fetch_add(evicted as u64, Ordering::Relaxed);

@@ -1,7 +1,6 @@
 //! Reservations: charged now and used later. Until then a receipt can cancel or settle them.
 //!
-//! Open receipts are bounded in total (`receipt_pool.rs`), and per key, because a cancel visits all
-//! receipts of its key.
+//! Open receipts are bounded in total (`receipt_pool.rs`), and per key.
 
 use super::limit_versions::LimitsByTag as _;
 use super::slot_kind::SlotKind;
@@ -11,8 +10,8 @@ use sluicegate_core::receipts::{Receipt, ReserveCall};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Time};
 
-/// Open receipts per key. A cancel visits each of them, a few microseconds at this many.
-const RECEIPTS_PER_KEY_MAX: usize = 1_024;
+/// Open receipts per key, as in a shared store.
+const RECEIPTS_PER_KEY_MAX: usize = 16_384;
 
 /// Why nothing was reserved. (A denial is an answer, not an error.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,7 +93,8 @@ impl<S: SlotKind> Store<S> {
     pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
         let mut shard = self.lock(self.shard_of(key));
         let mut receipts = shard.take_receipts(key, &self.vacant);
-        if receipts.discard(receipt) {
+        let limits_by_tag = &shard.guarded.limits_by_tag;
+        if receipts.discard(limits_by_tag.limits(limits_by_tag.tag_for(key)), receipt) {
             shard.receipts_closed(key.tag(), 1, &self.vacant);
         }
         shard.put_receipts(key, receipts);
