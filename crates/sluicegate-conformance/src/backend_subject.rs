@@ -8,7 +8,7 @@ use sluicegate::clock::ManualClock;
 use sluicegate::{Limit, Limiter, Receipt, VerbError};
 use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::verbs::Unsupported;
-use sluicegate_core::{Decision, Span, Time};
+use sluicegate_core::{Decision, Span, Time, Usage};
 
 /// A limiter that decides one call after another, at the suite's times; as [`KeySubject`], one key
 /// of it.
@@ -143,6 +143,10 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
 
     fn next_window(&mut self, now: Time) -> Time {
         self.answer(self.backend.next_window(&KEY, Some(now)))
+    }
+
+    fn usage(&mut self, now: Time) -> Vec<Usage> {
+        self.answer(self.backend.usage(&KEY, Some(now))).into_iter().map(|(_, usage)| usage).collect()
     }
 
     fn reset(&mut self) {

@@ -5,7 +5,7 @@ use crate::verbs::KeySubject;
 use sluicegate::Limit;
 use sluicegate_core::receipts::Receipt;
 use sluicegate_core::verbs::Unsupported;
-use sluicegate_core::{Account, AnyLimit, Decision, Span, Time};
+use sluicegate_core::{Account, AnyLimit, Decision, Span, Time, Usage};
 use std::collections::HashMap;
 
 /// The core, called directly.
@@ -85,6 +85,10 @@ impl KeySubject for CoreKey {
 
     fn next_window(&mut self, now: Time) -> Time {
         self.account.next_window(&self.limits, now)
+    }
+
+    fn usage(&mut self, now: Time) -> Vec<Usage> {
+        self.account.usage(&self.limits, now)
     }
 
     fn reset(&mut self) {

@@ -134,7 +134,8 @@ fn boundaries(calendar: &FixedWindow, times: &RangeInclusive<Time>) -> Vec<u64> 
         calendar.charge(&mut cell, Time::saturating_from_micros(at), 1);
         cell.at
     };
-    let mut boundaries = vec![0, end(times.start().as_micros())];
+    let first = calendar.window(&Cell::UNSEEN, *times.start()).map_or(0, |window| window.start.as_micros());
+    let mut boundaries = vec![first, end(times.start().as_micros())];
     while let Some(&last) = boundaries.last().filter(|last| **last <= times.end().as_micros()) {
         boundaries.push(end(last));
     }

@@ -6,10 +6,11 @@ use crate::random;
 use crate::subject::Fields;
 use fastrand::Rng;
 use sluicegate::Limit;
+use sluicegate::limit::Spec;
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_core::verbs::Unsupported;
-use sluicegate_core::{Decision, Span, Time};
+use sluicegate_core::{Decision, Span, Time, Usage, Window};
 use sluicegate_model::{Model, ReceiptId};
 use std::fmt::{Display, Write as _};
 
@@ -55,6 +56,8 @@ pub trait KeySubject {
     fn settle(&mut self, now: Time, receipt: Self::Receipt, used: u32) -> bool;
     /// Returns when the next window starts.
     fn next_window(&mut self, now: Time) -> Time;
+    /// Returns what is used under each limit.
+    fn usage(&mut self, now: Time) -> Vec<Usage>;
     /// Deletes the key's state.
     fn reset(&mut self);
 
@@ -65,8 +68,9 @@ pub trait KeySubject {
 }
 
 /// Runs random verbs in any order on one key (check, peek, take, refund, reserve, check within a
-/// wait, cancel, settle, next window and reset), each compared with the model. `make` creates a
-/// fresh key under limits that are created at a time; `steps_back` allows the clock to step back.
+/// wait, cancel, settle, next window, usage and reset), each compared with the model. `make`
+/// creates a fresh key under limits that are created at a time; `steps_back` allows the clock to
+/// step back.
 ///
 /// # Errors
 /// At the first decision that differs from the model's.
@@ -162,7 +166,7 @@ impl<K: KeySubject> Pair<'_, K> {
     /// Makes a random call; `None` if the limits do not support it.
     fn call(&mut self, rng: &mut Rng, now: Time, report: &mut Report) -> Option<Comparison> {
         let (micros, cost) = (now.as_micros(), random::cost(rng, self.limits));
-        match rng.u8(..17) {
+        match rng.u8(..18) {
             0..4 => {
                 let expected = self.model.check(micros, cost.into());
                 let actual = self.key.check(now, cost);
@@ -215,12 +219,34 @@ impl<K: KeySubject> Pair<'_, K> {
                 self.key.reset();
                 Some(Comparison::new("reset".to_owned(), "", ""))
             }
+            17 => Some(self.usage(now)),
             _ => {
                 let expected = self.model.next_window(micros).min(Time::MAX.as_micros());
                 let actual = self.key.next_window(now).as_micros();
                 Some(Comparison::new("next window".to_owned(), expected, actual))
             }
         }
+    }
+
+    fn usage(&mut self, now: Time) -> Comparison {
+        let expected = self.limits.iter().zip(self.model.usage(now.as_micros())).map(|(limit, usage)| {
+            // Calls before the newest that add up to the limit are not kept.
+            let counts_denied = matches!(limit.spec(), Spec::SlidingLog { count_all: true, .. });
+            let moment = |micros: u64| Time::saturating_from_micros(micros);
+            usage_text(Usage {
+                limit: usage.limit,
+                used: if counts_denied { usage.used.min(usage.limit) } else { usage.used },
+                remaining: usage.remaining,
+                reset_after: Span::from_micros(usage.reset_after),
+                window: usage
+                    .window
+                    .map(|window| Window { start: moment(window.start), end: moment(window.end) }),
+            })
+        });
+        let actual = self.key.usage(now).into_iter().map(usage_text);
+        let joined = |texts: &mut dyn Iterator<Item = String>| texts.collect::<Vec<_>>().join("; ");
+        let (expected, actual) = (joined(&mut { expected }), joined(&mut { actual }));
+        Comparison::new("usage".to_owned(), expected, actual)
     }
 
     fn reserve(&mut self, now: Time, cost: u32, max_wait: u64) -> Option<Comparison> {
@@ -279,4 +305,11 @@ impl From<sluicegate_model::Decision> for FieldsAndDenier {
     fn from(answer: sluicegate_model::Decision) -> FieldsAndDenier {
         FieldsAndDenier(answer.into(), answer.denied_by.map(|index| index as u64))
     }
+}
+
+/// Prints every field of a usage.
+fn usage_text(usage: Usage) -> String {
+    let Usage { limit, used, remaining, reset_after, window } = usage;
+    let window = window.map(|window| (window.start.as_micros(), window.end.as_micros()));
+    format!("{used} of {limit}, {remaining} left, resets in {}, {window:?}", reset_after.as_micros())
 }

@@ -4,11 +4,12 @@
 //! [`Receipts`].
 
 use crate::algorithm::Algorithm;
-use crate::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use crate::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list, usage_list};
 use crate::decision::Decision;
 use crate::receipts::{Receipt, Receipts, ReserveCall};
 use crate::rollback::Times;
 use crate::time::{Span, Time};
+use crate::usage::Usage;
 use crate::verbs::Unsupported;
 use alloc::vec::Vec;
 
@@ -129,6 +130,12 @@ impl<A: Algorithm> Account<A> {
         next_window_list(limits, &self.states, now)
     }
 
+    /// Returns what the key has used under each limit. Changes nothing.
+    pub fn usage(&mut self, limits: &[A], now: Time) -> Vec<Usage> {
+        self.fit(limits);
+        usage_list(limits, &self.states, now).collect()
+    }
+
     /// Deletes the key's state. Its receipts are void.
     pub fn reset(&mut self) {
         self.states.clear();
@@ -142,6 +149,11 @@ impl<A: Algorithm> Account<A> {
             && limits.iter().zip(&self.states).all(|(limit, state)| limit.is_idle(state, now))
     }
 
+    /// Returns `true` if this receipt is open.
+    pub fn is_open(&self, receipt: Receipt) -> bool {
+        self.receipts.is_open(receipt)
+    }
+
     /// Returns the number of open receipts. Each is kept until it is cancelled, settled or expires.
     pub fn open_receipts(&self) -> usize {
         self.receipts.len()
@@ -152,15 +164,13 @@ impl<A: Algorithm> Account<A> {
         self.receipts.expire_made_before(limits, made_before);
     }
 
-    /// Converts the states of an older version of the list, each from the limit at the same
-    /// position. Receipts are void: their charges are in terms of the old parameters.
+    /// Converts the key from another list of limits: see [`Receipts::adopt`].
     pub fn adopt(&mut self, limits: &[A], old: &[A], now: Time) {
         self.fit(old);
-        for (position, ((limit, old), state)) in limits.iter().zip(old).zip(&mut self.states).enumerate() {
-            limit.adopt(old, state, Times { now, latest: self.receipts.latest(position) });
-        }
+        let times = Times { now, latest: Time::EPOCH };
+        self.receipts.adopt((limits, old), &mut self.states, times, A::adopt);
+        self.states.truncate(old.len().min(limits.len()));
         self.states.resize_with(limits.len(), A::State::default);
-        self.receipts = Receipts::default();
     }
 
     /// Provides a state per limit. Another list than before would skip some, and admit more.

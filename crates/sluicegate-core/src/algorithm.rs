@@ -6,8 +6,10 @@
 //! state. All of these are pure functions of the limit's parameters, one key's state and the time.
 
 use crate::decision::{Decision, Standing};
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
+use crate::usage::Window;
 use crate::verbs::Verbs as _;
 
 /// A rate-limiting algorithm with its parameters.
@@ -24,6 +26,14 @@ pub trait Algorithm {
 
     /// Returns the cost that would be allowed now, rounded down.
     fn remaining(&self, state: &Self::State, now: Time) -> u32;
+
+    /// Returns what is used, rounded up: see [`Usage`](crate::Usage). It may exceed the limit.
+    fn used(&self, state: &Self::State, now: Time) -> u64;
+
+    /// Returns the current window, on the clock of `now`.
+    fn window(&self, _state: &Self::State, _now: Time) -> Option<Window> {
+        None
+    }
 
     /// Returns the time until the key is fully recovered, rounded up.
     fn reset_after(&self, state: &Self::State, now: Time) -> Span;
@@ -140,11 +150,12 @@ pub trait Algorithm {
     }
 
     /// Converts a state written by `old`, so that a limit whose parameters change keeps what its
-    /// keys have used.
+    /// keys have used. Returns what becomes of the charges; [`crate::receipts::Receipts::adopt`]
+    /// converts both.
     ///
     /// `times.latest` is the latest known time, at least `now`: a step back of the clock must not
     /// count as usage.
-    fn adopt(&self, old: &Self, state: &mut Self::State, times: Times)
+    fn adopt(&self, old: &Self, state: &mut Self::State, times: Times) -> Adopted
     where
         Self: Sized;
 

@@ -13,9 +13,11 @@
 
 use crate::algorithm::{Algorithm, Verb};
 use crate::bounds::saturating_count;
+use crate::decision::store::StoreDecision as _;
 use crate::decision::{Decision, Standing};
 use crate::rollback::Charge;
 use crate::time::{Span, Time};
+use crate::usage::Usage;
 use crate::verbs::{Unsupported, Verbs as _};
 use alloc::vec::Vec;
 
@@ -42,6 +44,20 @@ pub fn check_all<A: Algorithm>(parts: &mut [Part<'_, A>], now: Time) -> Decision
         part.limit.charge(part.state, now, part.cost);
     }
     Decision::allow(standing_of(parts, now), peeked.delay())
+}
+
+/// Returns the decision with the call that was denied and the position in its own list of limits,
+/// given the index of each call and how many parts it has. The position was over all parts.
+pub fn attributed(decision: Decision, calls: impl IntoIterator<Item = (usize, usize)>) -> Decision {
+    let Some(mut position) = decision.denied_by() else { return decision };
+    for (index, parts) in calls {
+        let parts = u32::try_from(parts).unwrap_or(u32::MAX);
+        if position < parts {
+            return decision.by_limit(position).of_call(index);
+        }
+        position -= parts;
+    }
+    decision
 }
 
 /// Decides whether [`check_all`] would allow these calls. Charges nothing.
@@ -118,6 +134,15 @@ pub fn take_list<A: Algorithm>(
 pub fn next_window_list<A: Algorithm>(limits: &[A], states: &[A::State], now: Time) -> Time {
     let both = limits.iter().zip(states);
     both.map(|(limit, state)| limit.next_window(state, now)).max().unwrap_or(now)
+}
+
+/// Returns what one key has used under each limit of a list.
+pub fn usage_list<'a, A: Algorithm>(
+    limits: &'a [A],
+    states: &'a [A::State],
+    now: Time,
+) -> impl Iterator<Item = Usage> + 'a {
+    limits.iter().zip(states).map(move |(limit, state)| limit.usage(state, now))
 }
 
 /// Charges `cost` to a list of limits on one key now, if the caller can act within `max_wait`,

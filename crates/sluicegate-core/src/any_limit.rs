@@ -2,11 +2,13 @@
 
 use crate::algorithm::{Algorithm, Debt, Verb, Waiting};
 use crate::cell::Cell;
-use crate::cell_limit::CellLimit;
+use crate::cell_limit::{CellLimit, discard};
 use crate::decision::Decision;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::sliding_log::{Log, SlidingLog};
 use crate::time::{Span, Time};
+use crate::usage::Window;
 use alloc::boxed::Box;
 
 /// A limit of any algorithm, by the kind of its state. Exhaustive on purpose: sister crates, which
@@ -127,6 +129,20 @@ impl Algorithm for AnyLimit {
         match self {
             AnyLimit::Cell(limit) => limit.remaining(state.cell(), now),
             AnyLimit::Log(limit) => limit.remaining(state.log(), now),
+        }
+    }
+
+    fn used(&self, state: &AnyState, now: Time) -> u64 {
+        match self {
+            AnyLimit::Cell(limit) => limit.used(state.cell(), now),
+            AnyLimit::Log(limit) => limit.used(state.log(), now),
+        }
+    }
+
+    fn window(&self, state: &AnyState, now: Time) -> Option<Window> {
+        match self {
+            AnyLimit::Cell(limit) => limit.window(state.cell(), now),
+            AnyLimit::Log(limit) => limit.window(state.log(), now),
         }
     }
 
@@ -264,11 +280,11 @@ impl Algorithm for AnyLimit {
     }
 
     /// Discards the state if the algorithm has changed.
-    fn adopt(&self, old: &Self, state: &mut AnyState, times: Times) {
+    fn adopt(&self, old: &Self, state: &mut AnyState, times: Times) -> Adopted {
         match (self, old) {
             (AnyLimit::Cell(new), AnyLimit::Cell(old)) => new.adopt(old, state.cell_mut(), times),
             (AnyLimit::Log(new), AnyLimit::Log(old)) => new.adopt(old, state.log_mut(), times),
-            _ => *state = AnyState::default(),
+            _ => discard(state),
         }
     }
 }
@@ -276,10 +292,10 @@ impl Algorithm for AnyLimit {
 impl AnyLimit {
     /// Converts a state written by `old`, keeping the time until the key is fully recovered, as
     /// redis-cell does. For buckets; other algorithms discard the state.
-    pub fn adopt_recovery_time(&self, old: &AnyLimit, state: &mut AnyState) {
+    pub fn adopt_recovery_time(&self, old: &AnyLimit, state: &mut AnyState) -> Adopted {
         match (self, old) {
             (AnyLimit::Cell(new), AnyLimit::Cell(old)) => new.adopt_recovery_time(old, state.cell_mut()),
-            _ => *state = AnyState::default(),
+            _ => discard(state),
         }
     }
 }

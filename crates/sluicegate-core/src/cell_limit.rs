@@ -9,11 +9,13 @@ use crate::gcra::{Bucket as _, Gcra};
 use crate::leaky_bucket::LeakyBucket;
 use crate::min_interval::MinInterval;
 use crate::pacer::Pacer;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::sliding_window::SlidingWindow;
 use crate::smooth::Smooth;
 use crate::time::{Span, Time};
 use crate::token_bucket::TokenBucket;
+use crate::usage::Window;
 
 /// A limit of any algorithm but the log. Exhaustive for the same reason as
 /// [`AnyLimit`](crate::AnyLimit).
@@ -102,6 +104,14 @@ impl Algorithm for CellLimit {
         self.as_algorithm().remaining(state, now)
     }
 
+    fn used(&self, state: &Cell, now: Time) -> u64 {
+        self.as_algorithm().used(state, now)
+    }
+
+    fn window(&self, state: &Cell, now: Time) -> Option<Window> {
+        self.as_algorithm().window(state, now)
+    }
+
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
         self.as_algorithm().reset_after(state, now)
     }
@@ -181,7 +191,7 @@ impl Algorithm for CellLimit {
     }
 
     /// Discards the state if the algorithm has changed.
-    fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
+    fn adopt(&self, old: &Self, state: &mut Cell, times: Times) -> Adopted {
         match (self, old) {
             (CellLimit::TokenBucket(new), CellLimit::TokenBucket(old)) => new.adopt(old, state, times),
             (CellLimit::LeakyBucket(new), CellLimit::LeakyBucket(old)) => new.adopt(old, state, times),
@@ -190,7 +200,7 @@ impl Algorithm for CellLimit {
             (CellLimit::FixedWindow(new), CellLimit::FixedWindow(old)) => new.adopt(old, state, times),
             (CellLimit::SlidingWindow(new), CellLimit::SlidingWindow(old)) => new.adopt(old, state, times),
             (CellLimit::Smooth(new), CellLimit::Smooth(old)) => new.adopt(old, state, times),
-            _ => *state = Cell::UNSEEN,
+            _ => discard(state),
         }
     }
 }
@@ -198,10 +208,10 @@ impl Algorithm for CellLimit {
 impl CellLimit {
     /// Converts a state written by `old`, keeping the time until the key is fully recovered. For
     /// buckets; other algorithms discard the state.
-    pub fn adopt_recovery_time(&self, old: &CellLimit, state: &mut Cell) {
+    pub fn adopt_recovery_time(&self, old: &CellLimit, state: &mut Cell) -> Adopted {
         match (self.bucket(), old.bucket()) {
             (Some(new), Some(old)) => new.adopt_recovery_time(old, state),
-            _ => *state = Cell::UNSEEN,
+            _ => discard(state),
         }
     }
 
@@ -214,4 +224,10 @@ impl CellLimit {
             CellLimit::FixedWindow(_) | CellLimit::SlidingWindow(_) | CellLimit::Smooth(_) => None,
         }
     }
+}
+
+/// Discards a state that the limit cannot adopt.
+pub(crate) fn discard<S: Default>(state: &mut S) -> Adopted {
+    *state = S::default();
+    Adopted::Fresh
 }

@@ -39,6 +39,7 @@ use crate::append_mostly_map::AppendMostlyMap;
 use crate::bounds::{OutOfBounds, checked_count, checked_period};
 use crate::decision::{Decision, RetryAfter, Standing};
 use crate::time::{Span, Time};
+use crate::usage::Usage;
 use alloc::boxed::Box;
 
 /// The wait reported for a lease without a ttl: it ends with a release, at a time that is not
@@ -142,6 +143,14 @@ impl Concurrency {
     pub fn peek<W>(&self, leases: &mut Leases<W>, now: Time, cost: u32) -> Decision {
         leases.expire_all(now);
         self.answer(leases, now, cost)
+    }
+
+    /// Returns what the key's leases use: the permits held.
+    pub fn usage<W>(&self, leases: &mut Leases<W>, now: Time) -> Usage {
+        leases.expire_all(now);
+        let Standing { limit, remaining, reset_after } = self.standing(leases, now);
+        let (limit, remaining) = (limit.into(), remaining.into());
+        Usage { limit, used: leases.sum, remaining, reset_after, window: None }
     }
 
     /// Returns the denial of a call that must not overtake waiters with a total cost of `waiting`,

@@ -4,7 +4,7 @@
 //!
 //! ```json
 //! {"allowed":false,"limit":5,"remaining":0,"retry_after":{"after":12000000},"reset_after":60000000,
-//!  "delay":0,"denied_by":0}
+//!  "delay":0,"denied_by":0,"denied_call":0}
 //! ```
 //!
 //! `retry_after` is null if the call is allowed, and `"never"` if no wait helps. Data that no limit
@@ -25,6 +25,7 @@ struct DecisionData {
     reset_after: Span,
     delay: Span,
     denied_by: Option<u32>,
+    denied_call: Option<u32>,
 }
 
 impl Serialize for Decision {
@@ -37,6 +38,7 @@ impl Serialize for Decision {
             reset_after: self.reset_after(),
             delay: self.delay(),
             denied_by: self.denied_by(),
+            denied_call: self.denied_call(),
         }
         .serialize(serializer)
     }
@@ -54,9 +56,15 @@ impl<'de> Deserialize<'de> for Decision {
             reset_after: data.reset_after,
         };
         match (data.allowed, data.retry_after) {
-            (true, None) if data.denied_by.is_none() => Ok(Decision::allow(standing, data.delay)),
+            (true, None) if data.denied_by.or(data.denied_call).is_none() => {
+                Ok(Decision::allow(standing, data.delay))
+            }
             (false, Some(retry_after)) if data.delay == Span::ZERO => {
-                Ok(Decision::deny(standing, retry_after).by_limit(data.denied_by.unwrap_or(NO_LIMIT)))
+                let (limit, call) = (data.denied_by.unwrap_or(NO_LIMIT), data.denied_call.unwrap_or(0));
+                if limit > NO_LIMIT || call > NO_LIMIT {
+                    return Err(D::Error::custom("denied_by and denied_call are at most 65535"));
+                }
+                Ok(Decision::deny(standing, retry_after).by_limit(limit).by_call(call))
             }
             (true, _) => Err(D::Error::custom("an allowed call has neither retry_after nor denied_by")),
             (false, _) => Err(D::Error::custom("a denied call has a retry_after and no delay")),

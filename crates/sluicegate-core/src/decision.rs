@@ -25,7 +25,8 @@ use core::fmt;
 pub struct Decision {
     standing: Standing,
     outcome: Outcome,
-    /// The position in a list of the limit that denied the call.
+    /// What denied the call: the position of the limit in its list, and above [`CALL_SHIFT`] bits
+    /// the index of the call among several. One field, so that most decisions write a single 0.
     denied_by: u32,
     /// If allowed, the delay; if denied, the wait.
     wait: Span,
@@ -43,7 +44,10 @@ pub struct Standing {
 }
 
 /// The position that stands for no limit: no list is this long.
-pub(crate) const NO_LIMIT: u32 = u32::MAX;
+pub(crate) const NO_LIMIT: u32 = (1 << CALL_SHIFT) - 1;
+
+/// Lists and their number are far below 2^16.
+const CALL_SHIFT: u32 = 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
@@ -99,10 +103,17 @@ impl Decision {
         if self.allowed() { self.wait } else { Span::ZERO }
     }
 
-    /// Returns the position, from 0, of the limit that denied the call. `None` if the call is
-    /// allowed, or if the store had no room for the key.
+    /// Returns the position, from 0, of the limit that denied the call, in the list of its limiter.
+    /// `None` if the call is allowed, or if the store had no room for the key.
     pub const fn denied_by(&self) -> Option<u32> {
-        if self.allowed() || self.denied_by == NO_LIMIT { None } else { Some(self.denied_by) }
+        let position = self.denied_by & NO_LIMIT;
+        if self.allowed() || position == NO_LIMIT { None } else { Some(position) }
+    }
+
+    /// Returns the index, from 0, of the call that was denied, of several that were made all or
+    /// nothing. `None` if they are allowed.
+    pub const fn denied_call(&self) -> Option<u32> {
+        if self.allowed() { None } else { Some(self.denied_by >> CALL_SHIFT) }
     }
 
     /// Returns the decision if the call is allowed, or else a [`Denied`], for use with `?`.
@@ -142,7 +153,12 @@ impl Decision {
 
     /// Attributes a denial to the limit at a position of a list.
     pub(crate) const fn by_limit(self, position: u32) -> Decision {
-        Decision { denied_by: position, ..self }
+        Decision { denied_by: (self.denied_by & !NO_LIMIT) | (position & NO_LIMIT), ..self }
+    }
+
+    /// Attributes a denial to the call at an index of several.
+    pub(crate) const fn by_call(self, index: u32) -> Decision {
+        Decision { denied_by: (index << CALL_SHIFT) | (self.denied_by & NO_LIMIT), ..self }
     }
 }
 
@@ -180,6 +196,7 @@ impl fmt::Debug for Decision {
             .field("reset_after", &self.reset_after())
             .field("delay", &self.delay())
             .field("denied_by", &self.denied_by())
+            .field("denied_call", &self.denied_call())
             .finish()
     }
 }

@@ -1,9 +1,9 @@
-//! Fixed window: a count per window, which starts again with the next one.
+//! Fixed window: calls are counted per window, and the count restarts with the next one.
 //!
-//! Time is divided into windows, and each key may spend `count` in each. It is simple and cheap,
-//! and what people mean by "1000 per day". Its known weakness is the edge: `count` just before a
-//! boundary and `count` just after it are both allowed, so twice the count can be admitted within a
-//! moment. Where that matters, use a sliding algorithm.
+//! Time is divided into windows, and each key may spend `count` in each window. The algorithm is
+//! simple and cheap, and what people mean by "1000 per day". Its known weakness is the edge:
+//! `count` just before a boundary and `count` just after it are both allowed, so twice the count
+//! can be admitted within a moment. Where that matters, use a sliding algorithm.
 //!
 //! ```text
 //! 5/60s    [             x x x x x][x x x x x             ]      ten calls within a few seconds
@@ -17,10 +17,10 @@
 //! Formula    used = a if now < at, else 0; allow if used + cost <= count
 //! Promise    each window admits at most count, and any stretch of one period at most twice that.
 //! Rounding   none: everything is whole.
-//! Clock      the state keeps the window's end, so a step back stays in the window of the last
-//!            allowed call and its count: nothing is admitted twice, and no caller waits longer
-//!            than the step plus the usual wait. Before the first window all calls are denied, and
-//!            waits are until it opens.
+//! Clock      the state keeps the window's end, so after a step back calls still count in the
+//!            window of the last allowed call: nothing is admitted twice, and no caller waits
+//!            longer than the step plus the usual wait. Before the first window all calls are
+//!            denied, and waits end when it opens.
 //! Cost       16 bytes per key; a comparison and an addition per decision, and a division or a
 //!            calendar look-up when a window opens.
 //!
@@ -30,8 +30,10 @@
 use crate::algorithm::Algorithm;
 use crate::bounds::{OutOfBounds, Rate, checked_count};
 use crate::cell::Cell;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
+use crate::usage::Window;
 use crate::utc_ahead::UtcAhead;
 use alloc::sync::Arc;
 use core::fmt::Debug;
@@ -48,7 +50,7 @@ pub struct FixedWindow {
 /// Where windows begin and end. Exhaustive on purpose: `same` must compare every kind.
 #[derive(Clone, Debug)]
 pub enum Windows {
-    /// Aligned to a moment, mostly the Unix epoch, and closed before it.
+    /// Aligned to a moment, usually the Unix epoch, and closed before it.
     Aligned {
         /// The beginning of the first window.
         start: Time,
@@ -70,13 +72,17 @@ pub trait Calendar: Debug + Send + Sync {
     /// window that contains it. It may lie beyond [`Time::MAX`].
     fn next_boundary(&self, now: Time) -> u64;
 
+    /// Returns the last boundary that is not after `now`: the beginning of the window that contains
+    /// it. It is at least 0, also where that window began before the epoch.
+    fn last_boundary(&self, now: Time) -> u64;
+
     /// Returns a name such as `month tz=Asia/Shanghai`. Calendars of one name have the same
     /// windows.
     fn name(&self) -> &str;
 }
 
 impl FixedWindow {
-    /// Creates windows of a rate's period, aligned to `start` (mostly the epoch) and closed before
+    /// Creates windows of a rate's period, aligned to `start` (usually the epoch) and closed before
     /// it.
     pub fn aligned(rate: Rate, start: Time) -> FixedWindow {
         FixedWindow::new(rate.count(), Windows::Aligned { start, period: rate.period() })
@@ -100,8 +106,8 @@ impl FixedWindow {
         FixedWindow { count, windows, utc_ahead: UtcAhead::default() }
     }
 
-    /// Aligns the windows to UTC under a clock that UTC is ahead of. Windows that the first call
-    /// opens stay on the clock itself.
+    /// Aligns the windows to UTC, for a clock that UTC is ahead of by `utc_ahead`. Windows that the
+    /// first call opens stay on the clock itself.
     #[must_use]
     pub fn on_clock(mut self, utc_ahead: UtcAhead) -> FixedWindow {
         if !matches!(self.windows, Windows::First { .. }) {
@@ -142,6 +148,18 @@ impl Windows {
         }
     }
 
+    /// Returns the beginning of the window that ends then; 0 if it began before the epoch.
+    fn began(&self, end: u64) -> u64 {
+        match self {
+            Windows::Aligned { period, .. } | Windows::First { period } => {
+                end.saturating_sub(period.as_micros())
+            }
+            Windows::Calendar(calendar) => {
+                calendar.last_boundary(Time::saturating_from_micros(end.saturating_sub(1)))
+            }
+        }
+    }
+
     fn same(&self, other: &Windows) -> bool {
         match (self, other) {
             (
@@ -172,6 +190,27 @@ impl Algorithm for FixedWindow {
         self.count.saturating_sub(Self::running(state, now).unwrap_or(0))
     }
 
+    fn used(&self, state: &Cell, now: Time) -> u64 {
+        let now = self.utc_ahead.to_utc(now);
+        // Before the first window no cost is charged, whatever a later window has counted.
+        let running = Self::running(state, now).filter(|_| self.closed_for(now) == Span::ZERO);
+        running.map_or(0, u64::from)
+    }
+
+    fn window(&self, state: &Cell, now: Time) -> Option<Window> {
+        let ahead = self.utc_ahead.micros();
+        let utc = now.shifted(ahead);
+        if self.closed_for(utc) > Span::ZERO {
+            return None;
+        }
+        let end = match (Self::running(state, utc), &self.windows) {
+            (Some(_), _) => state.at,
+            (None, Windows::First { .. }) => return None,
+            (None, windows) => windows.end(utc),
+        };
+        Some(Window::new(self.windows.began(end), end).shifted(ahead.saturating_neg()))
+    }
+
     #[inline]
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
         let now = self.utc_ahead.to_utc(now);
@@ -194,10 +233,10 @@ impl Algorithm for FixedWindow {
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
         let now = self.utc_ahead.to_utc(now);
         match Self::running(state, now) {
-            // Only debt could exceed 32 bits, and any count above the limit denies.
+            // Only debt could exceed 32 bits, and a saturated count denies as the exact one would.
             Some(used) => state.a = used.saturating_add(cost),
-            // Before the first window there is none to charge. (Only debt gets here, by a settle of
-            // cost 0.)
+            // Before the first window there is none to charge. (Only the settle of a reservation of
+            // cost 0 gets here: its debt is not charged.)
             None if self.closed_for(now) > Span::ZERO => return self.closed_for(now),
             None => *state = Cell { at: self.windows.end(now), a: cost, b: 0 },
         }
@@ -250,10 +289,12 @@ impl Algorithm for FixedWindow {
         Self::running(state, now).is_none_or(|used| used == 0)
     }
 
-    fn adopt(&self, old: &Self, state: &mut Cell, _times: Times) {
+    fn adopt(&self, old: &Self, state: &mut Cell, _times: Times) -> Adopted {
         if !self.windows.same(&old.windows) {
             *state = Cell::UNSEEN;
+            return Adopted::Fresh;
         }
+        Adopted::Kept
     }
 }
 

@@ -1,10 +1,10 @@
 //! Generic cell rate algorithm (GCRA): a bucket stored as a single number. Token bucket, leaky
 //! bucket, minimum interval and pacer all run this code.
 //!
-//! A bucket holds `burst` units, and one unit comes back every `period / count`. Instead of the
-//! level we store the moment at which the bucket will be full again, which the literature calls the
+//! A bucket holds `burst` units, and one unit refills every `period / count`. Instead of the level
+//! we store the moment at which the bucket will be full again, which the literature calls the
 //! theoretical arrival time. Spending moves that moment into the future, and time brings it nearer.
-//! How far ahead that moment lies tells how much has been used.
+//! How far ahead that moment lies shows how much has been used.
 //!
 //! ```text
 //! Settings   interval = period / count      fill = interval * burst      (exact fractions)
@@ -36,6 +36,7 @@ use crate::algorithm::{Algorithm, Charged, Debt, NotCharged, Verb, Waiting, rema
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
 use crate::decision::Standing;
+use crate::rescaling::{Adopted, Rescaling, are_equal};
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{DAY, Exact, Span, Time};
 
@@ -64,13 +65,13 @@ pub struct Gcra {
     share: Share,
 }
 
-/// Precomputed so that the used share of a bucket needs no division. Time is measured in units so
-/// coarse that the fill time is less than 2^16 of them.
+/// Precomputed, so that no division is needed to find what share of a bucket is used. Time is
+/// measured in units so coarse that the fill time is less than 2^16 of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Share {
     /// A unit is 2^shift microseconds.
     shift: u32,
-    /// The share of a unit, where 2^32 is the whole bucket.
+    /// The share of the bucket that refills in one unit, where 2^32 is the whole bucket.
     unit: u32,
 }
 
@@ -182,12 +183,18 @@ impl Gcra {
     #[inline]
     fn remaining(&self, ahead: Exact) -> u32 {
         self.remaining_in_64_bits(ahead).unwrap_or_else(|| {
-            let used = self.parts(ahead).div_ceil(u128::from(self.rate.period().as_micros()));
-            u32::try_from(used).map_or(0, |used| self.burst.saturating_sub(used))
+            u32::try_from(self.used(ahead)).map_or(0, |used| self.burst.saturating_sub(used))
         })
     }
 
-    /// Returns what remains if 64 bits are enough to compute it, as they mostly are.
+    /// Returns what has been used, rounded up. A century of debt at the fastest rate is more than
+    /// 64 bits hold; then it is the largest number.
+    fn used(&self, ahead: Exact) -> u64 {
+        let used = self.parts(ahead).div_ceil(u128::from(self.rate.period().as_micros()));
+        u64::try_from(used).unwrap_or(u64::MAX)
+    }
+
+    /// Returns what remains if 64 bits are enough to compute it, as they usually are.
     #[inline]
     fn remaining_in_64_bits(&self, ahead: Exact) -> Option<u32> {
         // Most callers have a full bucket, which needs no division.
@@ -220,21 +227,24 @@ impl Gcra {
         if due > self.debt_max { self.debt_max.max(ahead) } else { due }
     }
 
-    /// Returns a charge, as time: the bucket is full that much earlier, but not before now.
+    /// Undoes a charge, given as time: the bucket is full that much earlier, but not before now.
     fn return_time(&self, cell: Cell, now: Time, returned: Exact) -> Cell {
         Self::full_in(self.saturating_sub(Self::ahead(cell, now), returned), now)
     }
 
     /// Converts the state of a bucket with other parameters, keeping the moment at which it is
     /// full. The fraction of a microsecond is rounded up to a multiple of 1/count.
-    pub(crate) fn adopt_recovery_time(&self, old: &Gcra, state: &mut Cell) {
-        let (count, old_count) = (u64::from(self.rate.count()), u64::from(old.rate.count()));
-        // Cannot wrap: both factors are below 2^30. A part is below its count, so the quotient is
-        // at most the new count.
-        let part = (u64::from(state.a) * count).div_ceil(old_count);
-        let carried = part == count;
-        state.at += u64::from(carried);
-        state.a = if carried { 0 } else { u32::try_from(part).unwrap_or(u32::MAX) };
+    pub(crate) fn adopt_recovery_time(&self, old: &Gcra, state: &mut Cell) -> Adopted {
+        let rescaling =
+            Rescaling::of_recovery_time(old.rate, self.rate, Exact { whole: state.at, part: state.a });
+        Self::rescale(state, rescaling)
+    }
+
+    /// Writes the converted state.
+    fn rescale(state: &mut Cell, rescaling: Rescaling) -> Adopted {
+        let Exact { whole, part } = rescaling.full_at();
+        *state = Cell { at: whole, a: part, b: state.b };
+        Adopted::Rescaled(rescaling)
     }
 
     /// Returns the state of a key that has used `units` by now.
@@ -245,7 +255,7 @@ impl Gcra {
 
 /// A limit that is a bucket. Implementing this trait implements [`Algorithm`].
 pub trait Bucket {
-    /// Whether allowed calls act evenly spaced instead of immediately.
+    /// `true` if allowed calls act at evenly spaced times instead of immediately.
     const PACED: bool = false;
 
     /// Returns the arithmetic.
@@ -263,7 +273,7 @@ pub trait Bucket {
         self.unseen(now)
     }
 
-    /// Returns the key's state, whether or not it has called. It is copied field by field, because
+    /// Returns the state of a key, which may be unseen. The state is copied field by field, because
     /// copying the whole struct at once would stall if a field was just written.
     #[inline]
     fn current(&self, state: &Cell, now: Time) -> Cell {
@@ -308,6 +318,10 @@ impl<B: Bucket> Algorithm for B {
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
         self.gcra().remaining(Gcra::ahead(self.current(state, now), now))
+    }
+
+    fn used(&self, state: &Cell, now: Time) -> u64 {
+        self.gcra().used(Gcra::ahead(self.current(state, now), now))
     }
 
     #[inline]
@@ -362,10 +376,11 @@ impl<B: Bucket> Algorithm for B {
         Charge { cost, stack: 0, height, waited: waited || Self::PACED }
     }
 
-    /// Returns at most the time from now to the charge's height, the moment at which the bucket was
-    /// to be full after the charge: what has leaked since the charge must not be returned as well.
-    /// A call that had to wait holds a time slot. Once a later call holds the next slot, returning
-    /// this one would let two calls act at once, so nothing is returned.
+    /// The charge's height is the moment at which the bucket would have been full after the charge.
+    /// At most the time from now until then is returned, because what has refilled since the charge
+    /// must not be returned as well. A call that had to wait holds a time slot. Once a later call
+    /// holds the next slot, returning this one would let two calls act at once, so nothing is
+    /// returned.
     fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
         let Times { now, latest } = times;
         let (gcra, cell) = (self.gcra(), self.current(state, now));
@@ -427,34 +442,26 @@ impl<B: Bucket> Algorithm for B {
         Some(Debt { share, recovers_in: Span::from_micros(recovered.ceil()) })
     }
 
-    /// Keeps the units that are still used now, after leaking at the old rate. Their time is
+    /// Keeps the units that are still used now, after refilling at the old rate. Their time is
     /// rounded up to a multiple of 1/count microseconds. This changes no decision, because both
     /// sides of every comparison are such multiples.
-    fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
+    fn adopt(&self, old: &Self, state: &mut Cell, times: Times) -> Adopted {
         let (gcra, before) = (self.gcra(), old.gcra());
-        if gcra.rate == before.rate || state.b != SEEN {
-            return;
+        if gcra.rate == before.rate {
+            return Adopted::Kept;
         }
+        if state.b != SEEN {
+            return Adopted::Unseen;
+        }
+        if are_equal(gcra.rate, before.rate) {
+            // Written in another way, they have other parts of a microsecond.
+            return gcra.adopt_recovery_time(before, state);
+        }
+        let full_at = Exact { whole: state.at, part: state.a };
         // After a step back of the clock, `full_at` lies further ahead by the size of the step,
         // which must not count as usage. So usage is measured at the latest known time. That may
         // come from another key, so it is capped at `full_at`: no charge of this key is later.
-        let at = times.now.max(times.latest.min(Time::saturating_from_micros(state.at)));
-        let used_periods = before.parts(Gcra::ahead(*state, at));
-        let old_period = u128::from(before.rate.period().as_micros());
-        let period = u128::from(gcra.rate.period().as_micros());
-        // The units used are used_periods / old_period. At the new rate they take units * period,
-        // in 1/count microseconds.
-        let most = gcra.parts(gcra.debt_max);
-        let parts = (used_periods / old_period)
-            .checked_mul(period)
-            // Cannot wrap: a remainder below 2^49 times a period below 2^49.
-            .and_then(|parts| parts.checked_add((used_periods % old_period * period).div_ceil(old_period)))
-            .map_or(most, |parts| parts.min(most));
-        let count = u128::from(gcra.rate.count());
-        let ahead = Exact {
-            whole: u64::try_from(parts / count).unwrap_or(u64::MAX),
-            part: u32::try_from(parts % count).unwrap_or(u32::MAX),
-        };
-        *state = Gcra::full_in(ahead, at);
+        let at = times.now.max(times.latest.min(Time::saturating_from_micros(full_at.ceil())));
+        Gcra::rescale(state, Rescaling::of_usage(before.rate, gcra.rate, at, full_at, gcra.debt_max))
     }
 }

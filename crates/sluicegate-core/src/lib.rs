@@ -82,7 +82,7 @@
 //! - **Charges form a stack** ([`rollback`]), so returns in any order never return more than was
 //!   charged.
 //! - **The time-zone library stays outside.** A [`Calendar`](fixed_window::Calendar) only says
-//!   where the next window begins.
+//!   where windows begin.
 //! - **The fast path and the full one agree.** [`Algorithm::try_charge`] is what most calls need
 //!   and changes nothing if it is not enough; `check_in_full` is the complete decision.
 //!
@@ -122,12 +122,15 @@ pub mod queue;
 #[doc(hidden)]
 pub mod receipts;
 #[doc(hidden)]
+pub mod rescaling;
+#[doc(hidden)]
 pub mod rollback;
 pub mod sliding_log;
 pub mod sliding_window;
 pub mod smooth;
 pub mod time;
 pub mod token_bucket;
+pub mod usage;
 pub mod utc_ahead;
 pub mod verbs;
 
@@ -140,3 +143,4 @@ pub use cell_limit::CellLimit;
 pub use concurrency::Concurrency;
 pub use decision::{Decision, Denied, RetryAfter};
 pub use time::{Span, Time};
+pub use usage::{Usage, Window};

@@ -6,6 +6,7 @@
 use crate::algorithm::{Algorithm, Verb};
 use crate::all_of::{Part, peek_list, reserve_all};
 use crate::decision::Decision;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Charges, Rollback, Times};
 use crate::time::{Exact, Span, Time};
 use crate::verbs::{Unsupported, Verbs as _};
@@ -45,6 +46,23 @@ struct Block {
     open: Vec<OpenReceipt>,
     /// One per limit.
     lanes: Vec<Lane>,
+}
+
+impl Block {
+    /// Drops the receipts that are void under every limit. All charges are written.
+    fn drop_void(&mut self) {
+        let Block { open, lanes } = self;
+        let is_void = |at: usize| lanes.iter().all(|lane| lane.charges[at] == Charge::VOID);
+        let kept: Vec<bool> = (0..open.len()).map(|at| !is_void(at)).collect();
+        if kept.contains(&false) {
+            let mut each = kept.iter();
+            open.retain(|_| each.next() == Some(&true));
+            for lane in lanes {
+                let mut each = kept.iter();
+                lane.charges.retain(|_| each.next() == Some(&true));
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -265,6 +283,43 @@ impl Receipts {
         returned
     }
 
+    /// Converts the key's states and open receipts to other limits, each from the limit at the same
+    /// position, as `adopt` converts a state ([`Algorithm::adopt`], or a variant of it). There is
+    /// one state per old limit. `latest` is the latest time known besides that of the receipts.
+    ///
+    /// A receipt keeps its charges under the limits that keep their states. Without any it is void.
+    pub fn adopt<A: Algorithm>(
+        &mut self,
+        (limits, old): (&[A], &[A]),
+        states: &mut [A::State],
+        Times { now, latest }: Times,
+        adopt: impl Fn(&A, &A, &mut A::State, Times) -> Adopted,
+    ) {
+        for (position, ((limit, old), state)) in limits.iter().zip(old).zip(states).enumerate() {
+            let times = Times { now, latest: latest.max(self.latest(position)) };
+            let adopted = adopt(limit, old, state, times);
+            if let Some(latest) = self.latest.get_mut(position) {
+                match adopted {
+                    Adopted::Fresh => *latest = Time::EPOCH,
+                    Adopted::Rescaled(_) => *latest = now.max(*latest),
+                    Adopted::Kept | Adopted::Unseen => {}
+                }
+            }
+            // No conversion changes the order of heights.
+            for lane in self.blocks.iter_mut().filter_map(|block| block.lanes.get_mut(position)) {
+                lane.write(old);
+                lane.charges.iter_mut().for_each(|charge| adopted.convert(charge));
+            }
+        }
+        let kept = limits.len().min(old.len());
+        self.latest.truncate(kept);
+        self.blocks.retain_mut(|block| {
+            block.lanes.truncate(kept);
+            block.drop_void();
+            !block.open.is_empty()
+        });
+    }
+
     /// Returns when the state of the limit at a position is last known to have changed.
     pub fn latest(&self, position: usize) -> Time {
         self.latest.get(position).copied().unwrap_or(Time::EPOCH)
@@ -273,6 +328,11 @@ impl Receipts {
     /// Returns the number of open receipts. Each is kept until it is cancelled, settled or expires.
     pub fn len(&self) -> usize {
         self.blocks.iter().map(|block| block.open.len()).sum()
+    }
+
+    /// Returns `true` if this receipt is open.
+    pub fn is_open(&self, receipt: Receipt) -> bool {
+        self.find(receipt).is_some()
     }
 
     /// Returns `true` if no receipt is open.
@@ -347,7 +407,8 @@ impl Receipts {
         } else {
             self.unsorted = false;
         }
-        if self.blocks.last().is_none_or(|block| block.open.len() == BLOCK_MAX) {
+        let is_full = |block: &Block| block.open.len() == BLOCK_MAX || block.lanes.len() != charges.len();
+        if self.blocks.last().is_none_or(is_full) {
             let lanes = charges.iter().map(|_| Lane { charges: Vec::new(), moved: None }).collect();
             self.blocks.push(Block { open: Vec::new(), lanes });
         }
@@ -369,10 +430,13 @@ impl Receipts {
             charge
         };
         let charges = limits.iter().zip(&mut block.lanes).map(take).collect();
-        let open = |index: usize| self.blocks.get(index).map_or(BLOCK_MAX, |block| block.open.len());
-        if open(index) == 0 {
+        let lanes = block.lanes.len();
+        // Blocks from before a limit was added have fewer lanes.
+        let next = self.blocks.get(index + 1).filter(|next| next.lanes.len() == lanes);
+        let (open, of_next) = (self.blocks[index].open.len(), next.map_or(BLOCK_MAX, |next| next.open.len()));
+        if open == 0 {
             self.blocks.remove(index);
-        } else if open(index) + open(index + 1) <= BLOCK_MAX / 2 {
+        } else if open + of_next <= BLOCK_MAX / 2 {
             let next = self.blocks.remove(index + 1);
             let block = &mut self.blocks[index];
             block.open.extend(next.open);
@@ -425,8 +489,9 @@ mod tests {
     use crate::sliding_window::SlidingWindow;
     use crate::token_bucket::TokenBucket;
 
-    /// Compared with a list of charges that every return visits, on random calls.
-    fn behaves_as_a_list<A: Algorithm<State: PartialEq + core::fmt::Debug>>(limit: &A) {
+    /// Compared with a list of charges that every return visits, on random calls and changes between
+    /// two limits.
+    fn behaves_as_a_list<A: Algorithm<State: PartialEq + core::fmt::Debug>>(limit: &A, other: &A) {
         for seed in 0..300_u64 {
             let mut random = seed * 7_919 + 1;
             let mut below = |end: u64| {
@@ -434,13 +499,26 @@ mod tests {
                     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 (random >> 33) % end
             };
-            let limits = core::slice::from_ref(limit);
+            let (mut limit, mut other) = (limit, other);
             let (mut state, mut receipts) = ([A::State::default()], Receipts::default());
             let (mut expected_state, mut expected) = (A::State::default(), Vec::<(Receipt, Charge)>::new());
             let (mut latest, mut now) = (Time::EPOCH, Time::saturating_from_micros(1_000_000_000));
             for step in 0..200 {
                 now = now.saturating_add(Span::from_micros(below(3) * below(2_000_000)));
                 let cost = u32::try_from(1 + below(4)).unwrap();
+                if below(20) == 0 {
+                    let times = Times { now, latest };
+                    let pair = (core::slice::from_ref(other), core::slice::from_ref(limit));
+                    receipts.fit(pair.1);
+                    receipts.adopt(pair, &mut state, times, A::adopt);
+                    let adopted = other.adopt(limit, &mut expected_state, times);
+                    expected.iter_mut().for_each(|(_, charge)| adopted.convert(charge));
+                    if let Adopted::Rescaled(_) = adopted {
+                        latest = now.max(latest);
+                    }
+                    (limit, other) = (other, limit);
+                }
+                let limits = core::slice::from_ref(limit);
                 match below(if step < 100 { 6 } else { 12 }) {
                     0..3 => {
                         let receipt = Receipt(step);
@@ -496,9 +574,41 @@ mod tests {
     #[test]
     fn blocks_behave_as_a_list() {
         let rate = |count, seconds: u64| Rate::new(count, Span::from_micros(seconds * 1_000_000)).unwrap();
-        behaves_as_a_list(&TokenBucket::new(rate(7, 3), 40).unwrap());
-        behaves_as_a_list(&SlidingLog::new(rate(40, 30)).unwrap());
-        behaves_as_a_list(&SlidingWindow::new(rate(60, 40)));
+        let bucket = |rate, burst| TokenBucket::new(rate, burst).unwrap();
+        behaves_as_a_list(&bucket(rate(7, 3), 40), &bucket(rate(2, 3), 30));
+        let log = |rate| SlidingLog::new(rate).unwrap();
+        behaves_as_a_list(&log(rate(40, 30)), &log(rate(50, 20)));
+        behaves_as_a_list(&SlidingWindow::new(rate(60, 40)), &SlidingWindow::new(rate(50, 40)));
+    }
+
+    #[test]
+    fn receipts_from_before_a_limit_was_added_have_no_charge_under_it() {
+        let bucket =
+            |burst| TokenBucket::new(Rate::new(1, Span::from_micros(1_000_000)).unwrap(), burst).unwrap();
+        let (one, two) = ([bucket(100)], [bucket(100), bucket(50)]);
+        let now = Time::saturating_from_micros(1_000_000_000);
+        let times = Times { now, latest: now };
+        let call = |number| ReserveCall { cost: 1, max_wait: Span::ZERO, receipt: Receipt(number) };
+        let (mut states, mut receipts) = (Vec::from([crate::cell::Cell::UNSEEN]), Receipts::default());
+        for number in 0..10 {
+            assert!(receipts.reserve(&one, &mut states, now, call(number)).unwrap().allowed());
+        }
+        receipts.adopt((&two, &one), &mut states, times, TokenBucket::adopt);
+        states.push(crate::cell::Cell::UNSEEN);
+        for number in 10..20 {
+            assert!(receipts.reserve(&two, &mut states, now, call(number)).unwrap().allowed());
+        }
+        for number in [9, 10, 0, 19, 8, 11, 1, 12, 7, 13, 2, 14] {
+            assert!(receipts.cancel(&two, &mut states, now, Receipt(number)));
+        }
+        assert_eq!(two[0].remaining(&states[0], now), 92);
+        assert_eq!(two[1].remaining(&states[1], now), 46);
+        receipts.adopt((&one, &two), &mut states, times, TokenBucket::adopt);
+        states.pop();
+        for number in [3, 15, 4, 16, 5, 17, 6, 18] {
+            assert!(receipts.cancel(&one, &mut states, now, Receipt(number)));
+        }
+        assert!(receipts.is_empty() && one[0].remaining(&states[0], now) == 100);
     }
 
     #[test]

@@ -105,6 +105,10 @@ impl Rollback {
 }
 
 impl Charge {
+    /// A charge to a state that is gone: nothing can be returned, and no settlement exceeds it.
+    pub(crate) const VOID: Charge =
+        Charge { cost: u32::MAX, stack: u64::MAX, height: Exact::ZERO, waited: false };
+
     /// Returns the cost that was charged.
     pub fn cost(&self) -> u32 {
         self.cost

@@ -16,10 +16,11 @@
 //! Formula    allow if the costs in (now - period, now] + cost <= count
 //! Promise    any stretch of one period admits at most count.
 //! Rounding   none: everything is whole.
-//! Clock      a call with an earlier time than the latest recorded call is decided and recorded at
-//!            the latter's time, but its waits count from its own. Only recording a call drops
-//!            aged-out entries, so a peek at a wrong, later time loses nothing.
-//! Cost       16 bytes per call (or microsecond) within the period; a binary search per decision.
+//! Clock      a call earlier than the latest recorded one is decided and recorded at that one's
+//!            time; its waits count from its own. Only recording a call drops aged-out entries, so a
+//!            peek at a wrong, later time loses nothing.
+//! Cost       16 bytes per call within the period, shared by calls of the same microsecond; a
+//!            binary search per decision.
 //! All        with `count=all`, every check depends only on the newest entries that add up to
 //!            count. Older ones are dropped, so a caller that ignores denials cannot make the log
 //!            grow. (A refund returns only what is still recorded.)
@@ -30,6 +31,7 @@
 
 use crate::algorithm::{Algorithm, Verb};
 use crate::bounds::{LOG_COUNT_MAX, OutOfBounds, Rate};
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use alloc::collections::VecDeque;
@@ -129,7 +131,8 @@ impl Log {
         self.entries.capacity()
     }
 
-    /// Allocates memory for this many entries more than fit now, so that a store can bound it.
+    /// Allocates memory for `by` more entries than fit now. Stores call this, so that they can
+    /// bound the memory of all logs.
     pub fn grow(&mut self, by: usize) {
         self.entries.reserve_exact(self.entries.capacity() - self.entries.len() + by);
     }
@@ -154,8 +157,8 @@ impl SlidingLog {
         SlidingLog::with_count_max(rate, LOG_COUNT_MAX)
     }
 
-    /// Creates a log with a lower bound on the count than [`LOG_COUNT_MAX`]. Every recorded call of
-    /// every key takes 16 bytes.
+    /// Creates a log whose count is at most `count_max`. Every recorded call of every key takes 16
+    /// bytes, so [`LOG_COUNT_MAX`] may be more than there is memory for.
     ///
     /// # Errors
     /// If the count is above `count_max` or [`LOG_COUNT_MAX`].
@@ -188,9 +191,15 @@ impl SlidingLog {
         few.unwrap_or_else(|| log.entries.partition_point(|entry| !is_live(entry)))
     }
 
-    /// Returns by how many entries a log without room grows: by a quarter, so that copying stays
-    /// cheap, but not beyond what the limit can record. (`count=all` records a denied call before
-    /// it drops older ones.)
+    /// Returns the cost of the calls within the period.
+    #[inline]
+    fn sum(&self, log: &Log, now: Time) -> u64 {
+        log.sum_from(self.oldest_live(log, now))
+    }
+
+    /// Returns by how many entries a full log grows: by a quarter, so that copying stays cheap, but
+    /// not beyond what the limit can record. (`count=all` records a denied call before it drops
+    /// older ones.)
     fn block(&self, log: &Log) -> usize {
         let most =
             usize::try_from(self.rate.count()).unwrap_or(usize::MAX).saturating_add(self.count_all.into());
@@ -224,8 +233,13 @@ impl Algorithm for SlidingLog {
 
     #[inline]
     fn remaining(&self, state: &Log, now: Time) -> u32 {
-        let used = state.sum_from(self.oldest_live(state, now));
-        u32::try_from(used).map_or(0, |used| self.rate.count().saturating_sub(used))
+        u32::try_from(self.sum(state, now)).map_or(0, |used| self.rate.count().saturating_sub(used))
+    }
+
+    /// With `count=all` at most the count: calls before the newest that add up to it are not kept.
+    fn used(&self, state: &Log, now: Time) -> u64 {
+        let used = self.sum(state, now);
+        if self.count_all { used.min(self.rate.count().into()) } else { used }
     }
 
     #[inline]
@@ -353,8 +367,16 @@ impl Algorithm for SlidingLog {
         self.oldest_live(state, now) == state.entries.len()
     }
 
-    /// Keeps the entries. A longer period cannot bring back those that were dropped.
-    fn adopt(&self, _old: &Self, _state: &mut Log, _times: Times) {}
+    /// Keeps the entries that count now. A longer period brings none back.
+    fn adopt(&self, old: &Self, state: &mut Log, times: Times) -> Adopted {
+        // A shorter period counts none of those that have aged out anyway.
+        let aged_out =
+            if self.rate.period() > old.rate.period() { old.oldest_live(state, times.now) } else { 0 };
+        for _ in 0..aged_out {
+            state.pop_oldest();
+        }
+        Adopted::Kept
+    }
 }
 
 #[cfg(test)]

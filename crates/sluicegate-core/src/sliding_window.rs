@@ -1,9 +1,9 @@
 //! Sliding window: two counters, the older one fading out. Constant memory, close to the log.
 //!
-//! Each epoch-aligned window is counted, and the calls of the previous one are assumed to have come
-//! evenly. As the current window elapses, less and less of the previous one lies within a period of
-//! now: its weight fades from 1 to 0. The estimate is the weighted previous count plus the current
-//! count.
+//! Calls are counted per window, aligned to UTC, and those of the previous window are assumed to
+//! have come evenly. As the current window elapses, less and less of the previous one lies within
+//! the last period: its weight fades from 1 to 0. The estimate is the weighted previous count plus
+//! the current count.
 //!
 //! ```text
 //!    previous window      current window
@@ -18,10 +18,10 @@
 //!            (rounding the exact estimate up changes no decision, since count and cost are whole)
 //! Promise    the estimate never exceeds count. The true number in any period stays below twice the
 //!            count. It comes near that only if one window's calls bunch at its end and the next
-//!            window's come as soon as they may; evenly spread calls see the count itself.
+//!            window's come as soon as they may; evenly spread calls are held to the count itself.
 //! Rounding   none in the decision; waits are rounded up, remaining is rounded down.
-//! Clock      a call earlier than the last allowed one is decided as if it came then; waits count
-//!            from its own time.
+//! Clock      a call earlier than the last allowed one is decided at that one's time; its waits
+//!            count from its own.
 //! Cost       16 bytes per key; two divisions per decision.
 //!
 //! Example    10/10s: ten calls at t = 0. At 15 s half of them count, so five calls are allowed.
@@ -30,8 +30,10 @@
 use crate::algorithm::Algorithm;
 use crate::bounds::Rate;
 use crate::cell::Cell;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
+use crate::usage::Window;
 use crate::utc_ahead::UtcAhead;
 
 /// The sliding window. Pick it when the edge burst of a fixed window hurts and a log would be too
@@ -59,7 +61,7 @@ impl SlidingWindow {
         SlidingWindow { rate, utc_ahead: UtcAhead::default() }
     }
 
-    /// Aligns the windows to UTC under a clock that UTC is ahead of.
+    /// Aligns the windows to UTC, for a clock that UTC is ahead of by `utc_ahead`.
     #[must_use]
     pub fn on_clock(mut self, utc_ahead: UtcAhead) -> SlidingWindow {
         self.utc_ahead = utc_ahead;
@@ -102,9 +104,10 @@ impl SlidingWindow {
         u64::try_from(weighted).unwrap_or(u64::MAX)
     }
 
-    /// Returns how far into the next window a count has faded to `room`, rounded up.
+    /// Returns how long after the end of its window a count has faded to `room`, rounded up.
     fn faded_to(&self, room: u64, count: u32) -> u64 {
-        // room * period / count of the window may be left. Rounding that down rounds the result up.
+        // By then, room * period / count of the following window is left. Rounding that down rounds
+        // the result up.
         let (period, count) = (self.period(), u64::from(count.max(1)));
         let left = match room.checked_mul(period) {
             Some(product) => product / count,
@@ -126,10 +129,20 @@ impl Algorithm for SlidingWindow {
 
     #[inline]
     fn remaining(&self, state: &Cell, now: Time) -> u32 {
+        u32::try_from(self.used(state, now)).map_or(0, |used| self.rate.count().saturating_sub(used))
+    }
+
+    #[inline]
+    fn used(&self, state: &Cell, now: Time) -> u64 {
         let now = self.utc_ahead.to_utc(now);
         let Counters { prev, cur, elapsed, .. } = self.counters(state, now);
-        let used = self.weighted(prev, self.period() - elapsed) + u64::from(cur);
-        u32::try_from(used).map_or(0, |used| self.rate.count().saturating_sub(used))
+        self.weighted(prev, self.period() - elapsed) + u64::from(cur)
+    }
+
+    fn window(&self, state: &Cell, now: Time) -> Option<Window> {
+        let ahead = self.utc_ahead.micros();
+        let began = self.counters(state, now.shifted(ahead)).began;
+        Some(Window::new(began, began + self.period()).shifted(ahead.saturating_neg()))
     }
 
     #[inline]
@@ -161,9 +174,9 @@ impl Algorithm for SlidingWindow {
     fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
         let now = self.utc_ahead.to_utc(now);
         let Counters { prev, cur, began, elapsed } = self.counters(state, now);
-        // Only debt could exceed 32 bits, and any count above the limit denies.
+        // Only debt could exceed 32 bits, and a saturated count denies as the exact one would.
         *state = Cell { at: began + elapsed, a: prev, b: cur.saturating_add(cost) };
-        // The current count has faded by the end of the next window.
+        // By the end of the next window the current count has faded to 0.
         Span::from_micros(began + 2 * self.period() - now.as_micros())
     }
 
@@ -211,15 +224,17 @@ impl Algorithm for SlidingWindow {
         prev == 0 && cur == 0
     }
 
-    fn adopt(&self, old: &Self, state: &mut Cell, _times: Times) {
+    fn adopt(&self, old: &Self, state: &mut Cell, _times: Times) -> Adopted {
         if self.rate.period() != old.rate.period() {
             *state = Cell::UNSEEN;
+            return Adopted::Fresh;
         }
+        Adopted::Kept
     }
 }
 
 impl SlidingWindow {
-    /// Returns the counter of the window that began then, if the state still has it.
+    /// Returns the counter of the window that began at `began`, if the state still has it.
     fn counter_of<'a>(&self, state: &'a mut Cell, began: u64) -> Option<&'a mut u32> {
         let last = state.at - state.at % self.period();
         if began == last {

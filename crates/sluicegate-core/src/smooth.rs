@@ -67,6 +67,7 @@ use crate::algorithm::{Algorithm, Charged, NotCharged, Verb, Waiting};
 use crate::bounds::{CENTURY, COUNT_MAX, OutOfBounds, Rate, checked_count, checked_period};
 use crate::cell::Cell;
 use crate::decision::Standing;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{DAY, Span, Time};
 use core::fmt;
@@ -375,6 +376,11 @@ impl Algorithm for Smooth {
         self.whole(self.permits(state, now))
     }
 
+    /// Returns the whole permits that are not stored.
+    fn used(&self, state: &Cell, now: Time) -> u64 {
+        u64::from(self.limit.saturating_sub(self.remaining(state, now)))
+    }
+
     /// Before the start, an unseen key's time includes the time until then.
     fn reset_after(&self, state: &Cell, now: Time) -> Span {
         let permits = decode(state).unwrap_or_else(|| self.created(self.start));
@@ -469,12 +475,13 @@ impl Algorithm for Smooth {
     /// rate, the stored permits keep their share of the maximum, and the wait of the next call
     /// stays. This also holds if only one of the two limits has a warm-up. (Guava's special cases,
     /// a maximum of 0 or infinity, do not occur here.)
-    fn adopt(&self, old: &Self, state: &mut Cell, Times { now, .. }: Times) {
+    fn adopt(&self, old: &Self, state: &mut Cell, Times { now, .. }: Times) -> Adopted {
         if let Some(permits) = decode(state) {
             let permits = old.resync(permits, now);
             // In Guava's order of operations; the last bit may exceed the new maximum, as there.
             *state = encode(Permits { stored: permits.stored * self.max / old.max, ..permits });
         }
+        Adopted::Kept
     }
 }
 

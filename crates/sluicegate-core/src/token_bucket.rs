@@ -20,8 +20,8 @@
 //! Formula    level(t) = min(burst, level + (t - last) * count / period); allow if level >= cost
 //! Promise    any stretch of length w admits at most burst + w * count / period.
 //! Rounding   none in the decision; waits are rounded up, remaining is rounded down.
-//! Clock      if the clock steps back, the level of a bucket in use drops by what refills in a time
-//!            as long as the step, until the clock has caught up.
+//! Clock      a step back lowers the level of a bucket in use by what refills in that much time,
+//!            until the clock has caught up.
 //! Cost       16 bytes per key; a multiplication and a division per decision.
 //! Unseen     with `initial`, an unseen key holds
 //!            min(burst, initial + (t - start) * count / period), and `initial` before `start`:

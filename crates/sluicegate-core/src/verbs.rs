@@ -5,6 +5,7 @@ use crate::bounds::CENTURY;
 use crate::decision::{Decision, RetryAfter, Standing};
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
+use crate::usage::Usage;
 use core::fmt;
 
 /// The verbs on one limit and one key's state, besides [`Algorithm::check`].
@@ -23,6 +24,18 @@ pub trait Verbs: Algorithm {
     /// Returns how the key stands now.
     fn standing(&self, state: &Self::State, now: Time) -> Standing {
         self.standing_with(state, now, self.remaining(state, now))
+    }
+
+    /// Returns what the key has used. Its window is on the clock of `now`.
+    fn usage(&self, state: &Self::State, now: Time) -> Usage {
+        let Standing { limit, remaining, reset_after } = self.standing(state, now);
+        Usage {
+            limit: limit.into(),
+            used: self.used(state, now),
+            remaining: remaining.into(),
+            reset_after,
+            window: self.window(state, now),
+        }
     }
 
     /// Returns the delay of a reservation, without charging it.

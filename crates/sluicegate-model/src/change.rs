@@ -46,16 +46,18 @@ impl Keys {
     /// remains until it has recovered. A bucket's debt still stops at a century's worth, now at the
     /// new rate.
     ///
-    /// **Clock steps.** A call before the latest one converts the bucket as of its own time, like
-    /// any call does: the step is part of what is used. Windows and logs stay at their latest time.
+    /// **Clock steps.** A call before the latest one converts the bucket as of the latest charge or
+    /// return, or of when the bucket was full if that was earlier. At another rate the step would
+    /// take longer than it was, which would lock the key out, or shorter, which would admit more
+    /// than the limit. Windows and logs stay at their latest time.
     ///
     /// **Receipts** stay open. Their charges keep their position in the stack: that of a bucket is
     /// converted and rounded like the tokens used. Charges are whole tokens, so their distances
-    /// stay exact, and rounding creates no credit. If the clock had stepped back before the change,
-    /// a receipt returns at most what had not leaked at the latest charge or return. Where the
-    /// state starts fresh, or the position is gone, the receipt's part is void: nothing is returned
-    /// there, and nothing charged for an excess or an extension. A receipt without any part left is
-    /// void. A position that is new has no part in older receipts.
+    /// stay exact, and rounding creates no credit. What had leaked by the conversion is not
+    /// returned, even if the clock steps back afterwards. Where the state starts fresh, or the
+    /// position is gone, the receipt's part is void: nothing is returned there, and nothing charged
+    /// for an excess or an extension. A receipt without any part left is void. A position that is
+    /// new has no part in older receipts.
     pub fn change(&mut self, key: KeyId, rules: Vec<Rule>) {
         self.key_mut(key).rules = rules;
     }

@@ -10,13 +10,13 @@ use crate::receipt::{Part, Then, Ttl};
 use crate::rule::Rule;
 use crate::state::LimitState;
 
-/// How long a receipt without a time to live is kept at least: an hour.
+/// The shortest time for which a receipt without a time to live is kept: an hour.
 const KEPT: i128 = 3_600 * 1_000_000;
 
 /// Several keys, each under its own rules, and the receipts over them.
 ///
-/// A key here is what has state of its own: a rule and a key of the caller. A key without rules is
-/// unlimited.
+/// A key here is whatever has state of its own: a rule together with a caller's key. A key without
+/// rules is unlimited.
 ///
 /// **Several calls** are decided together, and charged to all of their keys or to none. Calls on
 /// the same key are one call with the sum of their costs, in the place of the first. The limits of
@@ -26,18 +26,19 @@ const KEPT: i128 = 3_600 * 1_000_000;
 /// adds nothing to the list; if no key has a limit, [`UNLIMITED`] remains.
 ///
 /// **Expiry.** A receipt with a time to live of `length` that was issued, or last restarted, at `t`
-/// is open before `t + length` and not from that moment on. With [`Then::Cancel`] its charge is
+/// is open before `t + length`, and closed from that moment on. With [`Then::Cancel`] its charge is
 /// returned as if it had been cancelled exactly at `t + length`, however late that is noticed:
-/// after all calls noticed before, and before the call that notices. What expires at several
-/// moments is returned in their order; at one moment, the newest reservation first.
+/// after all calls noticed before, and before the call that notices. Charges whose receipts expire
+/// at different moments are returned in the order of these moments; at one moment, the newest
+/// reservation comes first.
 ///
-/// **Who notices.** Each key notices by itself: by the first call at or after that moment that may
-/// change this key. That is check, take, refund, reserve, and check within a wait, allowed or
-/// denied; extend, settle and cancel notice on all keys of their receipt, open or not. If only the
-/// parameters of the key's rules changed meanwhile, what is returned is returned under the rules of
-/// before, and then the key is converted. Peek, usage and `next_window` report what they would if
-/// the key noticed now, but leave it as it is. So do a cost of 0 (but for a reserve and an extend)
-/// and what is rejected.
+/// **Who notices.** Each key notices by itself, at the first call at or after that moment that may
+/// change it: a check, take, refund, reserve, or check within a wait, whether allowed or denied.
+/// With extend, settle and cancel, all keys of their receipt notice, whether it is open or not. If
+/// only the parameters of the key's rules changed meanwhile, the charge is returned under the
+/// previous rules, and then the key is converted. Peek, usage and `next_window` report what they
+/// would if the key noticed now, but leave it as it is. So do calls of cost 0 (except reserve and
+/// extend) and rejected calls.
 ///
 /// **Clock steps.** What a key has noticed stays: if the clock then steps back before that moment,
 /// the receipt's part of this key stays void. A key that has not noticed yet still has its part,
@@ -45,7 +46,7 @@ const KEPT: i128 = 3_600 * 1_000_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keys {
     keys: Vec<Key>,
-    /// The keys of each reservation, one for each call. Whether it is open, its keys know.
+    /// The keys of each reservation, one for each call. The keys know whether it is open.
     receipts: Vec<Vec<KeyId>>,
 }
 
@@ -185,8 +186,8 @@ impl Keys {
         (answer, self.has_part(receipt).then_some(receipt))
     }
 
-    /// Reserves as much as remains, from `at_least` up to `cost`, and returns how much that was.
-    /// If less remains, it is denied as a check of `at_least` would be. Nothing waits.
+    /// Reserves as much as remains, from `at_least` up to `cost`, and returns how much that was. If
+    /// less remains, the call is denied as a check of `at_least` would be. It never waits.
     ///
     /// `at_least` is from 1 to `cost`, which may exceed the limit. Of several limits the least
     /// remaining counts. An unlimited key is granted its cost. A pacer, `smooth` and a rule that
@@ -215,7 +216,7 @@ impl Keys {
     }
 
     /// Charges more to an open receipt, like a reserve that accepts no delay: to all its keys or to
-    /// none. There is one number for each call, or one that holds for each.
+    /// none. `costs` has one number for each call, or a single number that applies to each.
     ///
     /// Only the limits that still have their part of the reservation decide and are charged; a key
     /// that was reset, or a limit that started fresh or is new, is passed over. The index in a
@@ -258,14 +259,15 @@ impl Keys {
         Ok(self.allowed_now(at, &merged, only, longest_delay))
     }
 
-    /// Corrects a reservation and its extensions to what was actually used: one number for each
-    /// call, or one that holds for each. Returns `false` if the receipt is not open.
+    /// Corrects the charge of a reservation and its extensions to what was actually used: `used`
+    /// has one number for each call, or a single number that applies to each. Returns `false` if
+    /// the receipt is not open.
     ///
-    /// The numbers of the calls on one key are added up, as their costs are. What is left of the
-    /// sum charged is returned, from the newest charge first: each charge accounts for its full
-    /// cost, and what of it does not count any more is not returned from an older one instead. An
-    /// excess is charged as debt. A debt stops at a century's worth in a bucket, and where the
-    /// count of the window, or the sum that a log counts, is 2 * 10^12.
+    /// The numbers of the calls on one key are added up, as their costs are. What was charged and
+    /// not used is returned, from the newest charge first. Each charge accounts for its full cost:
+    /// a part of it that no longer counts is not returned from an older charge instead. An excess
+    /// is charged as debt. Debt is capped: in a bucket at a century's worth, in a window or log at
+    /// a count of 2 * 10^12.
     ///
     /// # Errors
     /// [`Rejected::WrongCount`], which changes nothing, whether or not the receipt is open.
@@ -292,8 +294,8 @@ impl Keys {
         Ok(true)
     }
 
-    /// Returns what still counts of a reservation and its extensions, on all its keys, from the
-    /// newest charge first. Returns `true` if that was anything.
+    /// Cancels a reservation and its extensions: what still counts is returned to all its keys,
+    /// from the newest charge first. Returns `true` if anything still counted.
     pub fn cancel(&mut self, now: u64, receipt: ReceiptId) -> bool {
         let at = i128::from(now);
         let mut returned = false;
@@ -306,11 +308,12 @@ impl Keys {
         returned
     }
 
-    /// Returns `true` while a receipt must be open: until it expires, or, without a time to live,
-    /// for an hour from its latest charge and as long as a cancel would return anything.
+    /// Returns `true` while a receipt must be open: until it expires or, without a time to live,
+    /// for an hour from its latest charge, and beyond that as long as a cancel would return
+    /// anything.
     ///
-    /// Later the model still knows a receipt without a time to live, but others may have dropped
-    /// it.
+    /// Later the model still knows a receipt without a time to live, but implementations may have
+    /// dropped it.
     #[must_use]
     pub fn is_kept(&self, now: u64, receipt: ReceiptId) -> bool {
         let at = i128::from(now);

@@ -3,7 +3,7 @@
 -- KEYS      one state per limit; then the receipts of each key
 -- ARGV[2]   check, take, reserve, wait, within, refund, cancel or settle
 --     3     the number of limits
---     4     take: up to how much; reserve, wait, within: the longest wait; refund: how much;
+--     4     take: the most to charge; reserve, wait, within: the longest wait; refund: the cost;
 --           settle: the usage
 --     5     reserve, wait, cancel, settle: the receipt
 --     6     verbs with receipts: the limits, as text
@@ -40,7 +40,7 @@ local algorithms = {
     refund = sliding_log_refund, record = sliding_log_record, roll_back = sliding_log_roll_back,
     counts_until = sliding_log_counts_until, cost = 1, is_written = true,
   },
-  -- It has no receipts and is never in a list; its checks have a script of their own.
+  -- `smooth` has no receipts and is never in a list; its checks have a script of their own.
   o = {
     read = smooth_read, write = smooth_write, report = state_report, refund = smooth_refund, cost = 1,
   },
@@ -124,7 +124,7 @@ local function receipts_open()
   return receipts_read(receipts, written_in, rates)
 end
 
--- Returns until when any charge of a receipt counts.
+-- Returns the time until which a charge of a receipt counts.
 local function counts_until(receipt)
   local latest = 0
   for i = 1, #receipt do

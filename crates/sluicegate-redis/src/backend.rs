@@ -6,7 +6,7 @@ use sluicegate::backend::Answer;
 use sluicegate::backend::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
 use sluicegate::semaphore::{Grant, LeaseId};
 use sluicegate::wait::Acquired;
-use sluicegate::{Decision, Key, Limit, Receipt, Time};
+use sluicegate::{Decision, Key, Limit, Receipt, Time, Usage};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -83,6 +83,10 @@ impl Backend for RedisLimiter {
         later!(self, key, inner => inner.next_window(&key, at))
     }
 
+    fn usage(&self, key: &dyn Key, at: Option<Time>) -> Later<Vec<(Limit, Usage)>> {
+        later!(self, key, inner => inner.usage(&key, at))
+    }
+
     fn reset(&self, key: &dyn Key) -> Later<()> {
         later!(self, key, inner => inner.reset(&[&key]))
     }
@@ -122,6 +126,10 @@ impl LeaseBackend for RedisSemaphore {
 
     fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Later<Answer> {
         later!(self, key, inner => inner.peek(&key, cost, at))
+    }
+
+    fn usage(&self, key: &dyn Key, at: Option<Time>) -> Later<(Limit, Usage)> {
+        later!(self, key, inner => inner.usage(&key, at))
     }
 
     fn reset(&self, key: &dyn Key) -> Later<()> {

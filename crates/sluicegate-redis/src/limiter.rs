@@ -39,9 +39,11 @@ use reply::ScriptReply;
 use script_calls::{Operation, Verb, execute_each};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
-use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, Span, Time, VerbError};
+use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, Span, Time, Usage, VerbError};
 use sluicegate_core::algorithm;
-use sluicegate_core::all_of::{check_list, check_within_list, next_window_list, peek_list, take_list};
+use sluicegate_core::all_of::{
+    check_list, check_within_list, next_window_list, peek_list, take_list, usage_list,
+};
 use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::receipts::{Receipt as Name, Receipts, ReserveCall};
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
@@ -237,9 +239,9 @@ impl RedisLimiter {
         self.inner.check_within(&key.to_bytes(), cost, max_wait.into(), Some(now)).await
     }
 
-    /// Returns the part of a reservation's cost that still counts. Returns `true` if anything was
-    /// returned, and `false` if the receipt is unknown, has already been used, or has nothing left
-    /// to return.
+    /// Cancels a reservation: the part of its cost that still counts is returned to the key.
+    /// Returns `false` if there is no such part, or if the receipt is unknown or has already been
+    /// used.
     ///
     /// # Errors
     /// If the receipt was not issued by a shared store, or the store gives no answer.
@@ -287,6 +289,22 @@ impl RedisLimiter {
     /// As [`RedisLimiter::next_window`].
     pub async fn next_window_at(&self, key: impl Key, now: Time) -> Result<Time, StoreFailure> {
         self.inner.next_window(&key.to_bytes(), Some(now)).await
+    }
+
+    /// Returns what the key has used under each limit, in their order. Changes nothing.
+    ///
+    /// # Errors
+    /// If the store gives no answer: only the store knows.
+    pub async fn usage(&self, key: impl Key) -> Result<Vec<(Limit, Usage)>, StoreFailure> {
+        self.inner.usage(&key.to_bytes(), None).await
+    }
+
+    /// Like [`RedisLimiter::usage`], at time `now`.
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::usage`].
+    pub async fn usage_at(&self, key: impl Key, now: Time) -> Result<Vec<(Limit, Usage)>, StoreFailure> {
+        self.inner.usage(&key.to_bytes(), Some(now)).await
     }
 
     /// Deletes the key's state. Its receipts become void.
@@ -466,6 +484,15 @@ impl Inner {
     ) -> Result<Time, StoreFailure> {
         let (_, now, states) = self.counted(self.execute_states(self.call(key, 0, at), Verb::Read).await)?;
         Ok(next_window_list(&self.compiled, &states, now))
+    }
+
+    pub(crate) async fn usage(
+        self: &Arc<Inner>,
+        key: &[u8],
+        at: Option<Time>,
+    ) -> Result<Vec<(Limit, Usage)>, StoreFailure> {
+        let (_, now, states) = self.counted(self.execute_states(self.call(key, 0, at), Verb::Read).await)?;
+        Ok(self.limits.iter().cloned().zip(usage_list(&self.compiled, &states, now)).collect())
     }
 
     pub(crate) async fn reset(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {

@@ -45,7 +45,7 @@ use scope::{LeaseLimit, ScopeMember};
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::semaphore::{Grant, LeaseId, Semaphore};
-use sluicegate::{IntoLimits, Key, Limit, Time};
+use sluicegate::{IntoLimits, Key, Limit, Time, Usage};
 use sluicegate_core::bounds::saturating_count;
 use std::borrow::Cow;
 use std::fmt;
@@ -147,6 +147,22 @@ impl RedisSemaphore {
     /// As [`RedisSemaphore::try_acquire`].
     pub async fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Answer, StoreFailure> {
         self.inner.peek(&key.to_bytes(), cost, Some(now)).await
+    }
+
+    /// Returns the limit and what the key's leases use of it. Changes nothing.
+    ///
+    /// # Errors
+    /// If the store gives no answer: only the store knows.
+    pub async fn usage(&self, key: impl Key) -> Result<(Limit, Usage), StoreFailure> {
+        self.inner.usage(&key.to_bytes(), None).await
+    }
+
+    /// Like [`RedisSemaphore::usage`], at time `now`.
+    ///
+    /// # Errors
+    /// As [`RedisSemaphore::usage`].
+    pub async fn usage_at(&self, key: impl Key, now: Time) -> Result<(Limit, Usage), StoreFailure> {
+        self.inner.usage(&key.to_bytes(), Some(now)).await
     }
 
     /// Extends a live lease by a full TTL. Returns `false` if it has expired (even if its permit is
@@ -292,6 +308,12 @@ impl Inner {
         };
         self.count(answer.as_ref().ok().map(Answer::source));
         answer
+    }
+
+    pub(crate) async fn usage(&self, key: &[u8], at: Option<Time>) -> Result<(Limit, Usage), StoreFailure> {
+        let usage = self.send_usage(key, self.member.limit(), at).await;
+        self.count(usage.is_ok().then_some(Source::Store));
+        Ok((self.limit.clone(), usage?))
     }
 
     pub(crate) async fn renew(

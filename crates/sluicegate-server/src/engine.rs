@@ -14,7 +14,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `call.rs` | a call and its verbs: peek, take, reserve, refund, reset, next |
+//! | `call.rs` | a call and its verbs: peek, take, reserve, refund, reset, next, usage |
 //! | `decide.rs` | the path of every check, alone or in a batch |
 //! | `check_all.rs` | several calls, charged all or nothing |
 //! | `decided.rs` | an answer under its rule; the reason for a denial |
@@ -47,7 +47,7 @@ mod rule_cache;
 mod storage;
 mod throttle;
 
-pub use call::Call;
+pub use call::{Call, LimitUsage};
 pub use decide::decide;
 pub use decided::{Decided, Reason};
 pub use leases::{HeldLeases, LeaseStats, Leased, UndeliveredLease};
@@ -81,9 +81,10 @@ use tokio::sync::Notify;
 pub struct Settings {
     /// `true` if requests may carry inline limits. `CL.THROTTLE` counts as one.
     pub allow_inline: bool,
-    /// The largest count of a `sliding-log` among inline limits: it keeps 16 bytes per call.
+    /// The largest count of an inline `sliding-log`, which keeps 16 bytes per call.
     pub inline_log_count_max: u64,
-    /// The longest period of an inline limit, and TTL of its leases; `None` for no bound.
+    /// The longest period of an inline limit, and the longest TTL of its leases; `None` for no
+    /// bound.
     pub inline_period_max: Option<Duration>,
     /// The longest key, in bytes.
     pub key_len_max: usize,
@@ -137,6 +138,17 @@ pub struct Engine {
     /// Notified after each load, so that lease waiters re-evaluate.
     loaded: Notify,
     inline: Inline,
+}
+
+/// Whether an engine is ready to answer. The text says why no node of the shared store can decide.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Readiness {
+    /// It is.
+    Ready,
+    /// It is, as every rule has a fallback.
+    Fallbacks(String),
+    /// It is not: some rules have no fallback.
+    NotReady(String),
 }
 
 /// A rule and a key, as a request names them.
@@ -223,11 +235,14 @@ impl Engine {
         self.storage.store()
     }
 
-    /// Returns `true` if the engine is ready to answer: at least part of the store is reachable, or
-    /// every rule has a fallback.
-    pub fn is_ready(&self) -> bool {
+    /// Whether the engine is ready to answer.
+    pub fn readiness(&self) -> Readiness {
         let has_fallback = |rule: &Arc<Rule>| rule.on_failure() != OnStoreFailure::Error;
-        self.storage.is_partly_up() || self.rules.load().iter().all(has_fallback)
+        match self.storage.outage() {
+            None => Readiness::Ready,
+            Some(outage) if self.rules.load().iter().all(has_fallback) => Readiness::Fallbacks(outage),
+            Some(outage) => Readiness::NotReady(outage),
+        }
     }
 
     /// The time on the engine's clock. Protocols read it once per batch of calls.
@@ -249,8 +264,8 @@ impl Engine {
         if let Some(rule) = rules.find(rule) {
             return Ok(Arc::clone(rule));
         }
-        // No rule name contains a space or a slash: text such as `5/s` was meant as a limit, and
-        // gets a limit's error.
+        // No rule name contains a space or a slash, so text such as `5/s` is taken for a limit, and
+        // its error is that of the limit grammar.
         if !rule.contains([' ', '/']) {
             return Err(rules.unknown(rule));
         }
@@ -348,8 +363,8 @@ impl Engine {
         Ok(decided)
     }
 
-    /// Cancels a reservation: returns the part of its cost that still counts. Returns `false` if
-    /// there was nothing to return.
+    /// Cancels a reservation: the part of its cost that still counts is returned to the key.
+    /// Returns `false` if there was no such part.
     ///
     /// # Errors
     /// If the text is not a receipt, or the shared store does not answer.

@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let office = Ipv4Addr::new(203, 0, 113, 9);
     let visit = |user: &str, site: &Gate| {
         let decision = check_all(&[users.call(user, 1), addresses.call(office, 1), site.call(1)]);
-        decision.map(|decision| decision.denied_by().map(|index| names[index as usize]))
+        decision.map(|decision| decision.denied_call().map(|index| names[index as usize]))
     };
     // Two users behind one address, six calls each.
     let mut answers = Vec::new();

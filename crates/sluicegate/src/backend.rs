@@ -31,7 +31,7 @@ use crate::limiter::VerbError;
 use crate::semaphore::{Grant, Lease};
 use crate::wait::Acquired;
 use sluicegate_core::verbs::Unsupported;
-use sluicegate_core::{Decision, Time};
+use sluicegate_core::{Decision, Time, Usage};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,6 +98,9 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// When the key's next window starts, or its next unit is available.
     fn next_window(&self, key: &dyn Key, at: Option<Time>) -> Pending<Result<Time, BackendError>>;
 
+    /// What the key has used under each limit, in their order. No fallback can tell.
+    fn usage(&self, key: &dyn Key, at: Option<Time>) -> Pending<Result<Vec<(Limit, Usage)>, BackendError>>;
+
     /// Deletes the key's state. Its receipts are void.
     fn reset(&self, key: &dyn Key) -> Pending<Result<(), BackendError>>;
 
@@ -153,6 +156,9 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
 
     /// Decides whether a lease of this cost would be granted now. None is acquired.
     fn peek(&self, key: &dyn Key, cost: u64, at: Option<Time>) -> Pending<Result<Answer, BackendError>>;
+
+    /// What the key's leases use of the limit. No fallback can tell.
+    fn usage(&self, key: &dyn Key, at: Option<Time>) -> Pending<Result<(Limit, Usage), BackendError>>;
 
     /// Deletes the key's leases.
     fn reset(&self, key: &dyn Key) -> Pending<Result<(), BackendError>>;
@@ -237,10 +243,11 @@ impl fmt::Display for BackendError {
 
 impl std::error::Error for BackendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(match self {
-            BackendError::Verb(error) => error,
-            BackendError::Store(failure) => failure,
-        })
+        // It prints as the inner error, so its source is that error's source.
+        match self {
+            BackendError::Verb(error) => error.source(),
+            BackendError::Store(failure) => failure.source(),
+        }
     }
 }
 

@@ -199,29 +199,38 @@ impl ZoneCalendar {
         ZoneCalendar { unit, zone, name }
     }
 
-    fn boundary_after(&self, now: Timestamp) -> Option<Timestamp> {
+    /// Returns the first day of the window that contains `now`, and when that window ends.
+    fn window(&self, now: Timestamp) -> Option<(Date, Timestamp)> {
         let mut first = self.unit.first_day(self.zone.rules.to_datetime(now).date());
         loop {
-            first = self.unit.following(first)?;
-            let begins = self.zone.first_instant(first)?;
+            let next = self.unit.following(first)?;
+            let begins = self.zone.first_instant(next)?;
             // Not yet the next one where the local date went back over midnight, or where a whole
             // day was skipped: then it has already begun.
             if begins > now {
-                return Some(begins);
+                return Some((first, begins));
             }
+            first = next;
         }
     }
 }
 
+/// Converts a time, which cannot fail: calendars extend a century beyond the last [`Time`].
+fn timestamp(time: Time) -> Option<Timestamp> {
+    Timestamp::from_microsecond(i64::try_from(time.as_micros()).ok()?).ok()
+}
+
 impl Calendar for ZoneCalendar {
     fn next_boundary(&self, now: Time) -> u64 {
-        // Cannot fail: calendars extend a century beyond the last `Time`.
-        i64::try_from(now.as_micros())
-            .ok()
-            .and_then(|micros| Timestamp::from_microsecond(micros).ok())
-            .and_then(|now| self.boundary_after(now))
-            .and_then(|boundary| u64::try_from(boundary.as_microsecond()).ok())
-            .unwrap_or(u64::MAX)
+        let end = timestamp(now).and_then(|now| Some(self.window(now)?.1));
+        end.and_then(|end| u64::try_from(end.as_microsecond()).ok()).unwrap_or(u64::MAX)
+    }
+
+    fn last_boundary(&self, now: Time) -> u64 {
+        let first = timestamp(now).and_then(|now| Some(self.window(now)?.0));
+        let began = first.and_then(|first| self.zone.first_instant(first));
+        // Negative before the epoch.
+        began.and_then(|began| u64::try_from(began.as_microsecond()).ok()).unwrap_or(0)
     }
 
     fn name(&self) -> &str {

@@ -2,10 +2,11 @@
 
 use crate::ids::Receipt;
 use crate::key::Fingerprint;
+use crate::limit::Limit;
 use crate::limiter::{BuildError, Call, IntoLimits, Limiter, Reservation, StoreStats, VerbError};
 use crate::wait::{Acquire, MaxWait};
 use sluicegate_core::bounds::saturating_count;
-use sluicegate_core::{Decision, Time};
+use sluicegate_core::{Decision, Time, Usage};
 use std::time::Duration;
 
 /// One limit for everybody: a [`Limiter`] with a single key that need not be named, and so is found
@@ -134,6 +135,11 @@ impl Gate {
     /// When the next window starts: see [`Limiter::next_window`].
     pub fn next_window(&self) -> Time {
         self.limiter.next_window(())
+    }
+
+    /// What is used of each limit: see [`Limiter::usage`].
+    pub fn usage(&self) -> Vec<(Limit, Usage)> {
+        self.limiter.usage(())
     }
 
     /// Starts afresh.

@@ -32,10 +32,10 @@ use crate::seal::Seal;
 use crate::store::{Attached, NotAdmitted, PoolStats, QueueStore};
 use crate::wait::{Host, Queues};
 use sluicegate_core::algorithm::Verb;
-use sluicegate_core::all_of::{next_window_list, peek_list};
+use sluicegate_core::all_of::{next_window_list, peek_list, usage_list};
 use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
-use sluicegate_core::{Decision, Span, Time};
+use sluicegate_core::{Decision, Span, Time, Usage};
 use std::fmt;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -295,6 +295,37 @@ impl Limiter {
         self.inner.clock.utc_ahead().to_utc(next)
     }
 
+    /// Returns what the key has used under each limit, in their order. Changes nothing.
+    ///
+    /// ```
+    /// use sluicegate::Limiter;
+    ///
+    /// let tokens = Limiter::new(["token-bucket 10/s burst=500", "fixed-window 1000/month"])?;
+    /// tokens.check_cost("user:42", 312);
+    /// let [_, (limit, month)] = &tokens.usage("user:42")[..] else { unreachable!() };
+    /// assert_eq!(limit.to_string(), "fixed-window 1000/month");
+    /// assert_eq!((month.used, month.limit, month.remaining), (312, 1000, 688));
+    /// assert!(month.window.is_some(), "from the first of this month to the first of the next");
+    /// # Ok::<(), sluicegate::BuildError>(())
+    /// ```
+    pub fn usage(&self, key: impl Key) -> Vec<(Limit, Usage)> {
+        self.usage_at(key, self.now())
+    }
+
+    /// Returns what the key has used at a given time: see [`Limiter::usage`].
+    pub fn usage_at(&self, key: impl Key, now: Time) -> Vec<(Limit, Usage)> {
+        // Held, so that the limits are those that the key is read under.
+        let limits = self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = self.fingerprint(key);
+        let usages: Vec<Usage> = on_store!(&self.inner.store, store => {
+            store.read(key, now, |limits, states| usage_list(limits, states, now).collect())
+        });
+        let ahead = self.inner.clock.utc_ahead().micros();
+        let in_utc =
+            |usage: Usage| Usage { window: usage.window.map(|window| window.shifted(ahead)), ..usage };
+        limits.iter().cloned().zip(usages.into_iter().map(in_utc)).collect()
+    }
+
     /// Deletes the key's state. Its receipts are void.
     pub fn reset(&self, key: impl Key) {
         let key = self.fingerprint(key);
@@ -317,7 +348,8 @@ impl Limiter {
     /// Changes the parameters of the limits while the limiter is in use. Every key keeps what it
     /// has used: a bucket its tokens, a window or log its count, `smooth` its wait and the share of
     /// its permits that is stored. If the period, start or time zone of a window changes, its keys
-    /// start with fresh state. Open receipts are void.
+    /// start with fresh state. Open receipts are converted with the key; where a state starts
+    /// fresh, they return nothing.
     ///
     /// The shards, of about 200 keys each, are locked one after another, each for a moment.
     ///

@@ -62,7 +62,7 @@ use lease::LeaseRef;
 use scope::ScopedLimit;
 use shard::{Caller, Common, Deferred, Shard};
 use sluicegate_core::bounds::saturating_count;
-use sluicegate_core::{Decision, Time};
+use sluicegate_core::{Decision, Time, Usage};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -226,6 +226,21 @@ impl Semaphore {
     pub fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
         let key = self.fingerprint(key);
         self.shard(key).peek(self.caller(), key, saturating_count(cost), Some(now))
+    }
+
+    /// Returns the limit and what the key's leases use of it. Changes nothing.
+    pub fn usage(&self, key: impl Key) -> (Limit, Usage) {
+        self.usage_in(key, None)
+    }
+
+    /// Returns what the key's leases use at a given time: see [`Semaphore::usage`].
+    pub fn usage_at(&self, key: impl Key, now: Time) -> (Limit, Usage) {
+        self.usage_in(key, Some(now))
+    }
+
+    fn usage_in(&self, key: impl Key, now: Option<Time>) -> (Limit, Usage) {
+        let key = self.fingerprint(key);
+        (self.limit(), self.shard(key).usage(self.caller(), key, now))
     }
 
     /// Voids all leases of the key, and grants the freed permits to its waiters.

@@ -12,7 +12,7 @@
 //! | `slot_kind.rs`, `any_slot.rs` | what a slot holds: a cell, a log, a list, or any of these |
 //! | `evict.rs` | which key makes room for a new one |
 //! | `shares.rs` | how many keys each scope may hold in a store that several limiters share |
-//! | `pool.rs` | a pool in which room is searched shard by shard |
+//! | `pool.rs` | a bounded pool that is searched for room shard by shard |
 //! | `log_pool.rs` | how many log entries all keys may hold, and which key makes room for more |
 //! | `limit_versions.rs` | limits that change while the store of one limiter is in use |
 //! | `limit_table.rs` | the limits of a store that several limiters share, by tag |
@@ -86,10 +86,10 @@ use evict::Vacancy;
 use limit_versions::LimitsByTag as _;
 pub(crate) use pool::PoolStats;
 use pool::SearchedPool;
-use receipt_table::ReceiptTable;
 pub(crate) use shard::Counts;
 use shard::{Guarded, Locked, Shard};
 use slot_kind::{SlotState, StateOf};
+use sluicegate_core::algorithm::Verb;
 use sluicegate_core::all_of::{check_list, check_within_list, peek_list, take_list};
 use sluicegate_core::decision::store::no_room;
 use sluicegate_core::receipts::Receipts;
@@ -127,7 +127,7 @@ struct Vacant {
     log_entries: AtomicUsize,
 }
 
-/// Decrements a remaining capacity, unless only what is spared remains.
+/// Decrements a remaining capacity, unless no more than `spared` remains.
 fn claim_beyond(spared: usize, left: &AtomicUsize) -> bool {
     let less = |left: usize| (left > spared).then(|| left - 1);
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
@@ -221,11 +221,7 @@ impl<S: SlotKind> Store<S> {
         now: Time,
     ) -> Decision {
         if cost == 0 {
-            // A call of cost 0 changes nothing: it does not even convert the state to the current
-            // limits.
-            let decision = Self::read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
-            shard.guarded.counts.decided(&decision);
-            return decision;
+            return Self::decide_free(shard, key, now);
         }
         shard.bring_up_to_date(slot, key, now, &self.vacant);
         if let Err(full) = self.make_log_room(shard, slot, now, cost) {
@@ -271,6 +267,10 @@ impl<S: SlotKind> Store<S> {
         up_to: u32,
     ) -> Result<(Decision, u32), Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::Take)?;
+        if up_to == 0 {
+            return Ok((Self::decide_free(&mut shard, key, now), 0));
+        }
         let taken = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let taken = take_list(limits, states, now, up_to)?;
             if taken.1 > 0 {
@@ -295,6 +295,10 @@ impl<S: SlotKind> Store<S> {
         max_wait: Span,
     ) -> Result<Decision, Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::CheckWithin)?;
+        if cost == 0 {
+            return Ok(Self::decide_free(&mut shard, key, now));
+        }
         let decided = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let decision = check_within_list(limits, states, now, cost, max_wait)?;
             if decision.allowed() && cost > 0 {
@@ -305,6 +309,14 @@ impl<S: SlotKind> Store<S> {
         let decision = decided.unwrap_or_else(|full| Ok(shard.denial(full, key)))?;
         shard.guarded.counts.decided(&decision);
         Ok(decision)
+    }
+
+    /// Decides a call of cost 0. It changes nothing: it does not even convert the state to the
+    /// current limits.
+    fn decide_free(shard: &mut Locked<'_, S>, key: Fingerprint, now: Time) -> Decision {
+        let decision = Self::read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
+        shard.guarded.counts.decided(&decision);
+        decision
     }
 
     /// Reads a key without changing it. Reading an unseen key takes no slot.
@@ -341,11 +353,16 @@ impl<S: SlotKind> Store<S> {
     /// # Errors
     /// If the limits do not support it.
     pub(crate) fn refund(&self, key: Fingerprint, now: Time, cost: u32) -> Result<Decision, Unsupported> {
-        let refunded =
-            self.with_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
-        refunded.unwrap_or_else(|_full| {
-            Ok(self.read(key, now, |limits, states| peek_list(limits, states, now, 0)))
-        })
+        let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::Refund)?;
+        let peek = |limits: &[S::Limit], states: &mut [StateOf<S>]| peek_list(limits, states, now, 0);
+        if cost == 0 {
+            return Ok(Self::read_in(&mut shard, key, now, peek));
+        }
+        let refunded = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
+            receipts.refund(limits, states, now, cost)
+        });
+        refunded.unwrap_or_else(|_full| Ok(Self::read_in(&mut shard, key, now, peek)))
     }
 
     /// Runs an operation on a key's limits, states and receipts. A key without a slot is passed as
@@ -382,10 +399,10 @@ impl<S: SlotKind> Store<S> {
     ) -> Result<R, Full> {
         let Some(slot) = shard.find(key) else { return self.with_new_key(shard, key, now, act) };
         shard.bring_up_to_date(slot, key, now, &self.vacant);
-        let mut receipts = shard.take_receipts(key, &self.vacant);
+        let mut receipts = shard.take_receipts(key, now, &self.vacant);
         let entries = shard.log_capacity(slot);
         let done = shard.with_slot(slot, |limits, states| act(limits, states, &mut receipts));
-        // A settlement charges whatever remains, and may need an entry for it.
+        // A settlement charges even what exceeds the limit, and may need a log entry for it.
         let entries_after = shard.log_capacity(slot);
         shard.log_entries_changed(slot, entries, entries_after, &self.vacant);
         shard.put_receipts(key, receipts);
@@ -403,7 +420,7 @@ impl<S: SlotKind> Store<S> {
         act: impl KeyOp<S, R>,
     ) -> Result<R, Full> {
         shard.guarded.latest = now.max(shard.guarded.latest);
-        let mut receipts = shard.take_receipts(key, &self.vacant);
+        let mut receipts = shard.take_receipts(key, now, &self.vacant);
         // Nearly always there are no receipts, so there is nothing to clone.
         let before = (!receipts.is_empty()).then(|| receipts.clone());
         let mut state = S::State::default();
@@ -480,8 +497,8 @@ impl<S: SlotKind> Store<S> {
 
     #[inline]
     fn shard_of(&self, key: Fingerprint) -> usize {
-        // Below the number of shards: that number times `key.high` / 2^64, which is a fraction
-        // below 1.
+        // The number of shards times `key.high` / 2^64. That fraction is below 1, so the result is
+        // below the number of shards.
         let scaled = (u128::from(key.high) * self.shards.len() as u128) >> 64;
         usize::try_from(scaled).unwrap_or(0)
     }
@@ -499,8 +516,8 @@ impl<S: SlotKind> Store<S> {
 
 /// The store of one limiter.
 impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
-    /// Changes the limits. A key keeps what it has used, and is decided under the new limits from
-    /// its next call on.
+    /// Changes the limits. A key keeps what it has used and its open receipts, and the new limits
+    /// apply from its next call on.
     pub(crate) fn change(&self, limits: Box<[S::Limit]>, any_limits: Arc<[AnyLimit]>) {
         let mut current = self.current.lock();
         let limits_by_tag = Arc::new(current.changed(limits, any_limits));
@@ -512,8 +529,6 @@ impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
             let guarded = &mut shard.guarded;
             guarded.limits_by_tag = Arc::clone(&limits_by_tag);
             guarded.none_recovers_before = Time::EPOCH;
-            // Open receipts record charges under the old limits.
-            ReceiptTable::void_all(&mut guarded.receipt_table, &self.vacant.receipts);
         }
         *current = limits_by_tag;
     }
@@ -528,7 +543,7 @@ pub(crate) trait KeyOp<S: SlotKind, R>:
 impl<S: SlotKind, R, F: FnOnce(&[S::Limit], &mut [StateOf<S>], &mut Receipts) -> R> KeyOp<S, R> for F {}
 
 impl Full {
-    /// The denial of a call that found no room.
+    /// Returns the denial of a call that found no room.
     fn denial<A: Algorithm>(self, limits: &[A]) -> Decision {
         let limit = limits.iter().map(Algorithm::limit).min().unwrap_or_default();
         let wait = match self.0 {

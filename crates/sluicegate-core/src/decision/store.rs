@@ -33,8 +33,8 @@ pub trait StoreDecision {
     /// at which the queue is empty, `ahead` from now.
     fn behind_queue(self, ahead: Span) -> Decision;
 
-    /// Moves [`Decision::denied_by`] behind that many limits that precede this list.
-    fn offset_denied_by(self, limits: u32) -> Decision;
+    /// Sets [`Decision::denied_call`], if the call is denied.
+    fn of_call(self, index: usize) -> Decision;
 
     /// Denies the call with this wait; the other fields stay.
     fn denied_for(self, wait: Span) -> Decision;
@@ -68,10 +68,12 @@ impl StoreDecision for Decision {
         Decision { standing, outcome, denied_by: self.denied_by, wait }
     }
 
-    fn offset_denied_by(self, limits: u32) -> Decision {
-        let denied_by =
-            if self.denied_by == NO_LIMIT { NO_LIMIT } else { self.denied_by.saturating_add(limits) };
-        Decision { denied_by, ..self }
+    fn of_call(self, index: usize) -> Decision {
+        if self.allowed() {
+            return self;
+        }
+        // Always fits: far fewer calls are made together.
+        self.by_call(u32::try_from(index).unwrap_or(0))
     }
 
     fn denied_for(self, wait: Span) -> Decision {
@@ -107,8 +109,17 @@ mod tests {
 
     #[test]
     fn no_limit_denied_a_call_for_which_there_was_no_room() {
-        let denial = no_room(5, RetryAfter::After(SECOND)).offset_denied_by(3);
-        assert_eq!((denial.denied_by(), denial.remaining()), (None, 0));
-        assert_eq!(Decision::deny(STANDING, RetryAfter::Never).offset_denied_by(3).denied_by(), Some(3));
+        let denial = no_room(5, RetryAfter::After(SECOND)).of_call(3);
+        assert_eq!((denial.denied_by(), denial.denied_call(), denial.remaining()), (None, Some(3), 0));
+    }
+
+    #[test]
+    fn a_denial_names_its_call_and_limit() {
+        let denial = Decision::deny(STANDING, RetryAfter::Never);
+        assert_eq!((denial.denied_by(), denial.denied_call()), (Some(0), Some(0)));
+        let denial = denial.of_call(63).by_limit(7);
+        assert_eq!((denial.denied_by(), denial.denied_call()), (Some(7), Some(63)));
+        let allowed = Decision::allow(STANDING, Span::ZERO);
+        assert_eq!((allowed.of_call(3), allowed.denied_call()), (allowed, None));
     }
 }

@@ -26,7 +26,7 @@ local function gcra_convert(raw, key, a)
   end
   local change = rate_change(old_count, old_period, count, period)
   -- After a step back of the clock, usage is measured at the latest known time.
-  local from = period > 0 and math.max(now, math.min(latest, at)) or 0
+  local from = period > 0 and math.max(now, math.min(latest, part > 0 and at + 1 or at)) or 0
   local whole, new_part = 0, 0
   if at >= from then
     whole, new_part = rescaled(change, at - from, part)

@@ -155,8 +155,8 @@ local function cells_run(c, to)
   return whole, part, back ~= nil
 end
 
--- Takes from a cell and those before it. Returns the cell where this ended and what was taken from
--- it; 0 and what is left if all of them were not enough.
+-- Takes from a cell and those before it. Returns the last cell that was taken from, and how much of
+-- it; if all cells were not enough, 0 and the rest.
 local function cells_take(c, at, whole, part)
   local here, here_part = cell_get(c, at)
   if is_more(whole, part, here, here_part) then
@@ -179,7 +179,7 @@ local function cells_take(c, at, whole, part)
   return at, whole, part
 end
 
--- Writes a limit's cells, as what is left between heights.
+-- Writes a limit's cells, which are the differences between heights.
 local function cells_set(c, count, wholes, parts)
   c.count = count
   local columns = { {}, {} }
@@ -189,8 +189,9 @@ local function cells_set(c, count, wholes, parts)
   c.wholes, c.parts = table.concat(columns[1]), table.concat(columns[2])
 end
 
--- Converts cells to another rate. `convert` maps a height to one at that rate. The cells follow
--- those with a sum of `below`, which is `new_below` at that rate. Returns both sums at the end.
+-- Converts cells to another rate. `convert` maps a height to one at that rate. `below` is the sum
+-- of the cells before these, and `new_below` is that sum at the new rate. Returns both sums after
+-- the last cell.
 local function cells_rescale(c, change, convert, below, new_below)
   local n = #c.starts
   local wholes, parts = column_items(c.wholes, 'd', 8, 1, n), column_items(c.parts, 'I4', 4, 1, n)
@@ -211,9 +212,9 @@ local function cells_rescale(c, change, convert, below, new_below)
   return { whole, part }, { last, last_part }
 end
 
--- Returns the receipts of a key. `text` are its limits, and `rates` those of its buckets, with a
--- count of 0 for other limits; receipts of other limits are void, and those of another rate worth
--- nothing. Without a text the limits are those of the receipts.
+-- Returns the receipts of a key. `text` names its limits, and `rates` has the rates of its buckets,
+-- with a count of 0 for other limits. Receipts of other limits are void, and receipts of another
+-- rate are worth nothing. Without a `text` the limits are those of the receipts.
 local function receipts_read(key, text, rates)
   local raw = call('HGET', key, '#3')
   local r = { key = key, text = text, number = 1, open = 0, n = 0, limits = {}, firsts = '', sizes = '', blocks = {} }
@@ -283,7 +284,7 @@ local function block_rescale(c, count, period, limit, sum, sum_part)
 end
 
 -- Returns a block, which is written by `receipts_write`. Its last run may hold more than the header
--- says, which is about to be taken from it.
+-- says: the caller is about to take the excess from it.
 local function receipts_block(r, b, more, more_part)
   local first = receipts_first(r, b)
   local block = r.blocks[first]
@@ -331,7 +332,7 @@ local function receipts_write(r)
   end
 end
 
--- Finds an open receipt: its number, when it was made, its charges, its block and its place there.
+-- Finds an open receipt: its number, when it was made, its charges, its block and its index there.
 local function receipts_find(r, name)
   local raw = r.open > 0 and call('HGET', r.key, name)
   if not raw then
@@ -405,7 +406,8 @@ local function receipts_roll_back(r, receipt, i, whole, part)
 end
 
 -- Lowers the receipts of a stack to its height after a refund. Only the last run is lowered:
--- nothing is charged to another stack any more, so what that one holds bounds its returns.
+-- nothing is charged to an earlier stack any more, so what is left of that stack bounds its
+-- returns.
 local function receipts_cap(r, i, stack, whole, part)
   local limit = r.limits[i]
   if limit.stack == stack and is_more(limit.whole, limit.part, whole, part) then
@@ -414,9 +416,9 @@ local function receipts_cap(r, i, stack, whole, part)
   end
 end
 
--- Converts the heights under a bucket to another rate, from a moment on, as its state is: all of
--- the header, and the blocks if they are few. Of many blocks, only that is converted in which the
--- moment lies: what has leaked before it is not converted.
+-- Converts the heights under a bucket to another rate, from a moment on, as its state is converted:
+-- the whole header, and all blocks if they are few. If they are many, only the block in which the
+-- moment lies is converted at once: what has refilled before that moment is not converted.
 local function receipts_rescale(r, i, change, from)
   local limit = r.limits[i]
   local function convert(whole, part)

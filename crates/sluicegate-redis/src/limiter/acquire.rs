@@ -44,12 +44,12 @@ impl RedisLimiter {
     /// between processes, and a large cost can be overtaken by small ones. A process retries only
     /// after the `retry_after` that it received.
     ///
-    /// **Dropped while it waits**, its charge is cancelled by a task on the runtime that polled it.
-    /// That is attempted once: if the store is unavailable or the runtime ends, the charge stays.
+    /// **When a waiting call is dropped**, a task on the runtime that polled it cancels its charge.
+    /// The task tries once: if the store is unavailable or the runtime ends, the charge stays.
     /// Under a bucket or a `pacer` nothing is returned once a later caller was charged, because
-    /// that caller already knows when to act: the time stays unused. A call that is dropped in
-    /// flight, and would have been admitted at once, stays charged, like a check. Under `smooth`,
-    /// where the next caller pays, nothing is returned.
+    /// that caller already knows when to act; the time of the dropped call stays unused. A call
+    /// that is dropped in flight, and would have been admitted at once, stays charged, like a
+    /// check. Under `smooth`, where the next caller pays, nothing is returned.
     ///
     /// **When the store fails**, the limiter answers as for the other verbs. A waiter that was
     /// already charged no longer needs the store. Under
@@ -106,8 +106,8 @@ impl Inner {
         let began = Instant::now();
         let until = max_wait.and_then(|max_wait| began.checked_add(max_wait));
         let is_ordered_by_store = self.compiled.iter().all(|limit| limit.waiting() != Waiting::Retry);
-        // While the store is unavailable, its waiters are in the queue in any case, and are not
-        // overtaken.
+        // While the store is unavailable, calls wait in the queue under every limit. Later calls
+        // must not overtake them.
         let enqueues = cost > 0 && !(is_ordered_by_store && self.queues.is_idle(key));
         let mut waiter = None;
         if enqueues {
@@ -176,7 +176,8 @@ impl Inner {
                 self.answered(decision, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?;
             return Ok(Attempt::Answer(answer, None));
         }
-        // Made once the call may be sent: a charge that was never requested need not be cancelled.
+        // The guard is created once the call may be sent: a charge that was never requested need
+        // not be cancelled.
         let mut round_trip = self.store.inner.admit_return(1).await;
         let guard = WaitGuard::new(self, key);
         let verb = Verb::Wait { receipt: guard.receipt(), max_wait };
@@ -214,14 +215,15 @@ impl Inner {
         let by = decision.denied_by().and_then(|index| self.compiled.get(usize::try_from(index).ok()?));
         match by.map(AnyLimit::waiting) {
             Some(Waiting::Queue) if decision.remaining() < cost => Err((Denial::QueueFull, *denied)),
-            // It can borrow all that refills until then, and its denial says what is missing.
+            // The attempt could borrow all that refills in the time left, so its denial says what
+            // is missing.
             Some(Waiting::Borrow | Waiting::NextCallerPays | Waiting::Queue)
                 if denied.source() != Source::Denied =>
             {
                 Err((Denial::TooLong, *denied))
             }
             _ if retry_after > left => {
-                // A caller that returns after that and waits as long again succeeds.
+                // A caller that calls again after that time, and waits as long again, succeeds.
                 let missing = decision.denied_for(retry_after.saturating_sub(left));
                 Err((Denial::TooLong, Answer::new(missing, denied.source())))
             }

@@ -38,7 +38,7 @@ impl RedisLimiterBuilder {
     }
 
     /// Sets the store, and the scope that the keys belong to. Limiters of one scope share their
-    /// keys, in every process; one with another limit continues with what the keys have used.
+    /// keys, in every process; a limiter with another limit continues with what the keys have used.
     pub fn in_store(mut self, store: &RedisStore, scope: &str) -> RedisLimiterBuilder {
         self.store = Some((store.clone(), scope.to_owned()));
         self

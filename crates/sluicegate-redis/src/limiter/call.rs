@@ -7,8 +7,8 @@ use crate::failure::bad_state;
 use crate::link::slot;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::{CALLS_MAX, Decision, Time, VerbError};
-use sluicegate_core::all_of::{self, Part, peek_all};
-use sluicegate_core::decision::store::unlimited;
+use sluicegate_core::all_of::{self, Part, attributed, peek_all};
+use sluicegate_core::decision::store::{StoreDecision as _, unlimited};
 use sluicegate_core::{AnyLimit, AnyState, bounds::COUNT_MAX};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ impl<'a> RedisCall<'a> {
         Arc::ptr_eq(&self.inner.store.inner, &other.inner.store.inner)
     }
 
-    /// Returns the store's answer, or the fallback's. `began` is before the call was sent.
+    /// Returns the store's answer, or the fallback's. `began` is a time before the call was sent.
     fn answered(
         &self,
         reply: Result<ScriptReply, StoreFailure>,
@@ -203,10 +203,12 @@ fn decided(
         .zip(&mut states)
         .map(|((encoded, call), state)| Part { limit: &encoded.limit, state, cost: call.cost })
         .collect();
-    let decision = all_of::check_all(&mut parts, now);
+    let index_of = |call: &RedisCall<'_>| calls.iter().position(|other| other.is_same_key(call));
+    let limits_of = merged.iter().map(|call| (index_of(call).unwrap_or(0), call.inner.encoded.len()));
+    let decision = attributed(all_of::check_all(&mut parts, now), limits_of);
     require_agreement(success, decision.allowed())?;
     // Each call's own decision: its key after the charge, or whether it would be allowed alone.
-    let mut each = Vec::with_capacity(merged.len());
+    let mut each_merged = Vec::with_capacity(merged.len());
     let mut rest = parts.as_mut_slice();
     for call in merged {
         let (own, others) = rest.split_at_mut(call.inner.encoded.len());
@@ -215,11 +217,12 @@ fn decided(
                 part.cost = 0;
             }
         }
-        each.push(peek_all(own, now));
+        each_merged.push(peek_all(own, now));
         rest = others;
     }
     let index = |call: &RedisCall<'_>| merged.iter().position(|other| other.is_same_key(call));
-    let each = calls.iter().filter_map(|call| Some(each[index(call)?])).collect();
+    let each = calls.iter().enumerate();
+    let each = each.filter_map(|(place, call)| Some(each_merged[index(call)?].of_call(place))).collect();
     Ok((Answer::new(decision, Source::Store), each))
 }
 

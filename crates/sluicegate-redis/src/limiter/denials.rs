@@ -49,7 +49,7 @@ impl Inner {
         Some(Answer::new(denied, Source::Remembered))
     }
 
-    /// Caches the store's decision if it is a denial. `began` is before the call was sent.
+    /// Caches the store's decision if it is a denial. `began` is a time before the call was sent.
     pub(super) fn cache_denial(
         &self,
         key: &[u8],
@@ -74,7 +74,7 @@ impl Inner {
         }
     }
 
-    /// Must be kept for the duration of a call that may return cost.
+    /// Returns a guard that must be kept for the duration of a call that may return cost.
     pub(super) fn invalidate_denials(&self, key: &[u8]) -> Option<InvalidateOnDrop<'_>> {
         let denials = self.store.inner.denials.as_ref()?;
         Some(InvalidateOnDrop { denials, name: self.names.receipts(key) })

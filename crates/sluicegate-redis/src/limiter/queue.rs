@@ -67,7 +67,7 @@ pub(super) struct Waiter {
 pub(super) enum QueueDenial {
     /// The queue is full.
     Full,
-    /// Its time runs out first. Has the head's last denial, if there is one.
+    /// The waiter's time runs out first. Holds the head's last denial, if there is one.
     TooLong(Option<Decision>),
 }
 
@@ -178,8 +178,8 @@ impl Drop for Waiter {
         queue.denied = None;
         while let Some((id, next)) = queue.behind.pop_first() {
             queue.head = id;
-            // A waiter that is gone is skipped; one that goes after it was woken leaves as the
-            // head.
+            // A waiter that was dropped is skipped; a waiter that is dropped after it was woken
+            // leaves as the head.
             if next.wake.send(Ok(())).is_ok() {
                 return;
             }

@@ -6,9 +6,10 @@ use sluicegate::backend::{Answer, BackendError};
 use sluicegate::{Decision, Receipt, Time};
 use std::time::Duration;
 
-/// The answer to [`RedisLimiter::reserve`]. If it is allowed, the cost is charged, and stays
-/// charged unless it is cancelled or settled. Dropping it keeps the charge, as after a check; to
-/// cancel later or elsewhere, [`keep`](RedisReservation::keep) the receipt.
+/// The answer to [`RedisLimiter::reserve`]. If the call is allowed, its cost is charged, and stays
+/// charged unless the reservation is cancelled or settled. Dropping the reservation keeps the
+/// charge, as after a check; to cancel later or elsewhere, [`keep`](RedisReservation::keep) the
+/// receipt.
 #[derive(Debug)]
 #[must_use = "a denied reservation charges nothing; check `allowed()` first"]
 pub struct RedisReservation {
@@ -41,7 +42,8 @@ impl RedisReservation {
         self.reserved.answer.delay().into()
     }
 
-    /// Returns the part of the cost that still counts. Returns `true` if anything was returned.
+    /// Cancels the reservation: the part of its cost that still counts is returned to the key.
+    /// Returns `false` if there is no such part.
     ///
     /// # Errors
     /// If the store gives no answer.
@@ -89,7 +91,7 @@ impl RedisReservation {
 }
 
 impl Drop for RedisReservation {
-    /// Without its receipt nothing can be returned, so the store need not keep it.
+    /// The caller has given up the receipt and can return nothing, so the store need not keep it.
     fn drop(&mut self) {
         if let Some(receipt) = &self.reserved.receipt {
             self.limiter.inner.forget_detached(receipt);

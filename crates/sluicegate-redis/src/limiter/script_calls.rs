@@ -16,8 +16,8 @@ use sluicegate_core::bounds::{CENTURY, saturating_count};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// How often an undecided call is sent: for the windows of a calendar, and for a state of another
-/// limit, which other processes may keep changing.
+/// The most attempts at a call. A call is sent again with the windows of a calendar, or after a
+/// state of another limit was converted, which other processes may keep changing.
 const ATTEMPTS_MAX: usize = 8;
 
 /// What a script does with a key. The cost is that of the call.
@@ -94,7 +94,7 @@ pub(super) async fn execute_each(
     let before = round_trip.answered();
     let mut replies: Vec<Option<Result<ScriptReply, StoreFailure>>> =
         operations.iter().map(|operation| operation.check_time().err().map(Err)).collect();
-    // Checks that met a state of another rate, which the script for all verbs converts by itself.
+    // The checks that met a state of another rate: the script for all verbs converts it by itself.
     let mut converting = vec![false; operations.len()];
     for _ in 0..ATTEMPTS_MAX {
         let left: Vec<usize> = (0..operations.len()).filter(|index| replies[*index].is_none()).collect();
@@ -299,7 +299,7 @@ impl Inner {
     }
 
     /// Deletes a receipt in the background. If that fails, the receipt makes room for others once
-    /// it is worth nothing.
+    /// its charge no longer counts.
     pub(crate) fn forget_detached(self: &Arc<Inner>, receipt: &Receipt) {
         if let (Ok(receipt), Ok(runtime)) = (StoredReceipt::read(receipt), Handle::try_current()) {
             let inner = Arc::clone(self);
@@ -320,7 +320,7 @@ impl Inner {
     }
 }
 
-/// The call changed nothing in [`ATTEMPTS_MAX`] attempts.
+/// The error for a call that was not decided in [`ATTEMPTS_MAX`] attempts, and changed nothing.
 fn changing_limits() -> StoreFailure {
     StoreFailure::Rejected(String::from(
         "the limit of the key keeps changing; do processes use one scope with different limits?",

@@ -5,9 +5,9 @@ use crate::receipt::StoredReceipt;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// The charge of a waiting call. Dropped before the call is admitted, it is cancelled by a task,
-/// since a drop cannot wait. That is attempted once: while the store is unavailable, or once the
-/// runtime has ended, the charge stays.
+/// The charge of a waiting call. If the guard is dropped before the call is admitted, a task
+/// cancels the charge, since a drop cannot wait. The task tries once: while the store is
+/// unavailable, or once the runtime has ended, the charge stays.
 pub(super) struct WaitGuard {
     inner: Arc<Inner>,
     receipt: StoredReceipt,
@@ -16,8 +16,8 @@ pub(super) struct WaitGuard {
 }
 
 impl WaitGuard {
-    /// Picks the receipt. It exists before the call is sent, since a call that is dropped in flight
-    /// does not know whether it was charged.
+    /// Names the receipt before the call is sent, since a call that is dropped in flight does not
+    /// know whether it was charged.
     pub(super) fn new(inner: &Arc<Inner>, key: &[u8]) -> WaitGuard {
         WaitGuard {
             inner: Arc::clone(inner),
@@ -31,7 +31,7 @@ impl WaitGuard {
         &self.receipt
     }
 
-    /// Nothing was charged that could be cancelled.
+    /// Disarms the guard: nothing was charged that could be cancelled.
     pub(super) fn disarm(mut self) {
         self.is_armed = false;
     }
@@ -41,7 +41,7 @@ impl WaitGuard {
         self.is_armed = false;
         if let Some(runtime) = self.runtime.take() {
             let (inner, receipt) = (Arc::clone(&self.inner), self.receipt.clone());
-            // If this fails, the receipt makes room for others once it is worth nothing.
+            // If this fails, the receipt makes room for others once its charge no longer counts.
             runtime.spawn(async move { inner.forget(&receipt).await });
         }
     }

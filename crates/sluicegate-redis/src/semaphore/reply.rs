@@ -6,7 +6,7 @@ use super::scope::LeaseLimit;
 use crate::failure::bad_state;
 use redis::Value;
 use sluicegate::backend::{Answer, Source, StoreFailure};
-use sluicegate::{Decision, Span, Time};
+use sluicegate::{Decision, Span, Time, Usage};
 use sluicegate_core::concurrency::Leases;
 
 /// The store's decision about a lease.
@@ -89,6 +89,19 @@ impl LeaseLimit {
         acquires: bool,
     ) -> Result<LeaseDecision, StoreFailure> {
         self.recomputed(outcome, cost, acquires).ok_or_else(bad_state)
+    }
+
+    /// Computes what the key's leases use. Their sum and the last expiry are all that matters.
+    pub(super) fn usage(&self, outcome: &Outcome) -> Result<Usage, StoreFailure> {
+        let used = || {
+            let [now, sum, _, _, last_at, ..] = *outcome.numbers.as_slice() else { return None };
+            let mut leases = Leases::default();
+            if sum > 0 {
+                leases.restore(Time::from_micros(last_at)?, u32::try_from(sum).ok()?, ());
+            }
+            Some(self.concurrency.usage(&mut leases, Time::from_micros(now)?))
+        };
+        used().ok_or_else(bad_state)
     }
 
     fn recomputed(&self, outcome: &Outcome, cost: u32, acquires: bool) -> Option<LeaseDecision> {

@@ -12,7 +12,7 @@ use crate::round_trip::RoundTrip;
 use crate::script::ScriptCall;
 use crate::scripts;
 use sluicegate::backend::StoreFailure;
-use sluicegate::{Span, Time};
+use sluicegate::{Span, Time, Usage};
 use sluicegate_core::concurrency::SCAN_MAX;
 
 /// Every whole number below this is exact in a script.
@@ -45,11 +45,30 @@ impl Inner {
         limit: LeaseLimit,
         now: Option<Time>,
     ) -> Result<LeaseDecision, StoreFailure> {
+        limit.decided(&self.peeked(key, cost, limit, now).await?, cost, false)
+    }
+
+    /// Returns what the key's leases use.
+    pub(super) async fn send_usage(
+        &self,
+        key: &[u8],
+        limit: LeaseLimit,
+        now: Option<Time>,
+    ) -> Result<Usage, StoreFailure> {
+        limit.usage(&self.peeked(key, 0, limit, now).await?)
+    }
+
+    async fn peeked(
+        &self,
+        key: &[u8],
+        cost: u32,
+        limit: LeaseLimit,
+        now: Option<Time>,
+    ) -> Result<Outcome, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::PEEK, &self.names.of_semaphore(key)).at(now);
         call.arg(cost).arg(limit.concurrency.count());
         call.arg(SCAN_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
-        let round_trip = self.store.inner.admit(1).await?;
-        limit.decided(&send(round_trip, &call, limit, now).await?, cost, false)
+        send(self.store.inner.admit(1).await?, &call, limit, now).await
     }
 
     /// Returns whether the lease was live, and the store's time.

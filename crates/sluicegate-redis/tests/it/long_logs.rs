@@ -39,6 +39,8 @@ fn every_verb_on_a_long_log_agrees_with_memory() {
                     let expected = memory.next_window_at(KEY, now);
                     let next = connected.runtime.block_on(shared.next_window_at(KEY, now)).unwrap();
                     assert_eq!(next, expected, "{context}: next window");
+                    let usage = connected.runtime.block_on(shared.usage_at(KEY, now)).unwrap();
+                    assert_eq!(usage, memory.usage_at(KEY, now), "{context}: usage");
                 }
                 2 | 3 if !limit.contains("all") => {
                     let expected = memory.reserve_at(KEY, cost, Span::ZERO, now).unwrap();
@@ -125,6 +127,8 @@ fn returns_across_the_blocks_of_a_long_log_agree_with_memory() {
             assert_eq!(peeked.decision(), memory.peek_at(KEY, cost, now), "{context}: peek of {cost}");
             let next = run.block_on(shared.next_window_at(KEY, now)).unwrap();
             assert_eq!(next, memory.next_window_at(KEY, now), "{context}: next window");
+            let usage = run.block_on(shared.usage_at(KEY, now)).unwrap();
+            assert_eq!(usage, memory.usage_at(KEY, now), "{context}: usage");
         }
         assert!(most > 6 && fields() < most, "round {round}: {most} fields, then {}", fields());
     }

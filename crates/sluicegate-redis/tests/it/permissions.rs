@@ -63,6 +63,7 @@ async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
     let _ = limiter.check_cost(key, 0).await.unwrap();
     let _ = limiter.peek(key, 1).await.unwrap();
     limiter.next_window(key).await.unwrap();
+    limiter.usage(key).await.unwrap();
     supported(limiter.take(key, 3).await);
     supported(limiter.refund(key, 1).await);
     for settles in [false, true] {

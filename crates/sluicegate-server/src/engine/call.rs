@@ -12,7 +12,7 @@ use super::rule_cache::CachedRule;
 use super::storage::AnyBackend;
 use sluicegate::backend::Answer;
 use sluicegate::backend::Reserved;
-use sluicegate::{Decision, HashedKey, Limit, RetryAfter, Span, Time};
+use sluicegate::{Decision, HashedKey, Limit, RetryAfter, Span, Time, Usage};
 use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_core::decision::store::{no_room, unlimited};
 use std::sync::Arc;
@@ -42,6 +42,24 @@ pub(super) enum Verb {
 pub(super) const UNLIMITED: Decision = unlimited(COUNT_MAX);
 /// The decision for a blocked key.
 pub(super) const BLOCKED: Decision = no_room(0, RetryAfter::Never);
+
+/// What a key has used under one limit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LimitUsage {
+    /// The canonical text of the limit; `unlimited` or `blocked` if the key is that.
+    pub text: String,
+    /// What is used.
+    pub usage: Usage,
+}
+
+impl LimitUsage {
+    /// The usage of a key that is unlimited or blocked.
+    fn without_limits(text: &str, decision: Decision) -> LimitUsage {
+        let (limit, remaining) = (decision.limit(), decision.remaining());
+        let usage = Usage { limit, used: 0, remaining, reset_after: decision.reset_after(), window: None };
+        LimitUsage { text: text.to_owned(), usage }
+    }
+}
 
 impl<'a> Call<'a> {
     pub(super) fn new(rule: Arc<CachedRule>, key: &'a [u8], cost: u64, verb: Verb) -> Call<'a> {
@@ -216,7 +234,8 @@ impl<'a> Call<'a> {
             let (backend, at) = self.limits().checks(now)?;
             backend.take(&self.key, self.cost, at).await?
         };
-        // A shadow rule charges what remains, but never holds a caller back.
+        // A shadow rule charges what remains, but reports the whole cost, so it never limits a
+        // caller.
         let taken = if self.rule.spec().shadow { self.cost } else { taken };
         Ok((self.counted(answer, now), taken))
     }
@@ -256,6 +275,24 @@ impl<'a> Call<'a> {
         }
         let (backend, at) = self.limits().checks(now)?;
         Ok(backend.next_window(&self.key, at).await?)
+    }
+
+    /// Returns what the key has used under each of its limits, in their order. Changes nothing.
+    ///
+    /// # Errors
+    /// If the shared store does not answer: no fallback can tell.
+    pub async fn usage(&self, now: Time) -> Result<Vec<LimitUsage>, RequestError> {
+        let limits = match self.policy() {
+            Policy::Limits(limits) => limits,
+            Policy::Unlimited => return Ok(vec![LimitUsage::without_limits("unlimited", UNLIMITED)]),
+            Policy::Blocked => return Ok(vec![LimitUsage::without_limits("blocked", BLOCKED)]),
+        };
+        let at = limits.backend.at(now);
+        let usages = match &limits.backend {
+            AnyBackend::Leases(leases) => vec![leases.backend.usage(&self.key, at).await?],
+            backend => backend.checks()?.usage(&self.key, at).await?,
+        };
+        Ok(usages.into_iter().map(|(limit, usage)| LimitUsage { text: limit.to_string(), usage }).collect())
     }
 
     /// Deletes the key's state, including what an unlimited or blocked key had used before it

@@ -1,12 +1,12 @@
 //! Several calls, charged all or nothing.
 //!
 //! - An unlimited key does not participate; a blocked key denies the request.
-//! - A shadow rule never denies: if it would, its call is left out and the others are decided
-//!   again.
-//! - While the shared store is unavailable, one rule that fails closed denies the request. It is
-//!   allowed only if all rules fail open; otherwise the request fails. Shadow rules and unlimited
-//!   keys do not matter for this. `local` does not apply: a local charge could not be rolled back
-//!   when another key is denied.
+//! - A shadow rule never denies: if its limits would, its call is left out and the others are
+//!   decided again.
+//! - While the shared store is unavailable, the request is denied if one rule fails closed, allowed
+//!   if all rules fail open, and an error otherwise. Shadow rules and unlimited keys do not matter
+//!   for this. `local` does not apply: a local charge could not be rolled back when another key is
+//!   denied.
 
 use super::RequestError;
 use super::call::{BLOCKED, Call, UNLIMITED};
@@ -16,6 +16,7 @@ use super::rule::Policy;
 use super::storage::AnyBackend;
 use sluicegate::backend::Answer;
 use sluicegate::{Decision, Time, check_all_each_at};
+use sluicegate_core::decision::store::StoreDecision as _;
 use sluicegate_redis::OnStoreFailure;
 
 /// Decides calls all or nothing. Returns the overall answer and one per call: its state after the
@@ -29,32 +30,37 @@ pub(super) async fn check_all<'c>(
 ) -> Result<(Decided<'c>, Vec<Decided<'c>>), RequestError> {
     let mut each: Vec<Answer> = Vec::with_capacity(calls.len());
     let mut participants: Vec<usize> = Vec::with_capacity(calls.len());
-    let mut blocked = false;
+    let mut blocked = None;
     for (index, call) in calls.iter().enumerate() {
         each.push(match call.policy() {
-            Policy::Blocked => BLOCKED.into(),
+            Policy::Blocked => BLOCKED.of_call(index).into(),
             Policy::Unlimited | Policy::Limits(_) => UNLIMITED.into(),
         });
         match call.policy() {
             Policy::Limits(_) => participants.push(index),
-            Policy::Blocked => blocked |= !is_shadow(call),
-            Policy::Unlimited => {}
+            Policy::Blocked if blocked.is_none() && !is_shadow(call) => blocked = Some(each[index]),
+            Policy::Blocked | Policy::Unlimited => {}
         }
     }
-    let all = if blocked {
+    let all = if let Some(blocked) = blocked {
         for index in participants {
             let Call { key, cost, .. } = calls[index];
-            each[index] = calls[index].limits().peek(key, cost, now).await?;
+            each[index] = of_call(calls[index].limits().peek(key, cost, now).await?, index);
         }
-        Decided::new(BLOCKED.into(), Policy::Blocked, now, false)
+        Decided::new(blocked, Policy::Blocked, now, false)
     } else {
         loop {
             let (answer, decisions) = charge(calls, &participants, now).await?;
             for (index, decision) in participants.iter().zip(decisions) {
-                each[*index] = Answer::new(decision, answer.source());
+                each[*index] = Answer::new(decision.of_call(*index), answer.source());
             }
+            let denied = answer.decision().denied_call().and_then(|place| usize::try_from(place).ok());
+            let answer = match denied.and_then(|place| participants.get(place)) {
+                Some(index) => of_call(answer, *index),
+                None => answer,
+            };
             let before = participants.len();
-            // After a fallback the store must not be asked again: the calls may have been charged.
+            // After a fallback the store must not be called again: the calls may have been charged.
             if !answer.allowed() && !answer.source().is_fallback() {
                 participants.retain(|index| !is_shadow(&calls[*index]) || each[*index].allowed());
             }
@@ -74,6 +80,11 @@ pub(super) async fn check_all<'c>(
     }
     let each = calls.iter().zip(each).map(|(call, answer)| call.decided(answer, now)).collect();
     Ok((all, each))
+}
+
+/// Attributes a denial to the call at an index of the request.
+fn of_call(answer: Answer, index: usize) -> Answer {
+    Answer::new(answer.decision().of_call(index), answer.source())
 }
 
 fn is_shadow(call: &Call<'_>) -> bool {
@@ -111,7 +122,11 @@ async fn charge(
             let deciding = participants.iter().map(|index| &calls[*index]).filter(|call| !is_shadow(call));
             let answer = OnStoreFailure::answer_all(deciding.map(|call| call.rule.on_failure()));
             let answer = answer.ok_or(error)?;
-            Ok((answer, vec![answer.decision(); participants.len()]))
+            let fails_closed = |index: &usize| {
+                !is_shadow(&calls[*index]) && calls[*index].rule.on_failure() == OnStoreFailure::Deny
+            };
+            let closed = participants.iter().position(fails_closed).unwrap_or(0);
+            Ok((of_call(answer, closed), vec![answer.decision(); participants.len()]))
         }
         charged => charged,
     }
@@ -129,7 +144,8 @@ fn overall<'c>(
     if participants.is_empty() {
         return Decided::new(UNLIMITED.into(), Policy::Unlimited, now, false);
     }
-    let denied = participants.iter().copied().filter(|index| !answer.allowed() && !each[*index].allowed());
+    let by_limits = !answer.allowed() && !answer.source().is_fallback();
+    let denied = participants.iter().copied().filter(|index| by_limits && !each[*index].allowed());
     let longest =
         denied.reduce(
             |longest, next| {

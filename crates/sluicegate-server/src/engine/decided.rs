@@ -107,6 +107,11 @@ impl<'r> Decided<'r> {
         usize::try_from(self.answer.decision().denied_by()?).ok()
     }
 
+    /// The index, in the request, of the call that the limits denied.
+    pub fn denied_call(&self) -> Option<usize> {
+        usize::try_from(self.answer.decision().denied_call()?).ok()
+    }
+
     /// Why the limits denied the call.
     pub fn reason(&self) -> Option<Reason> {
         let retry_after = self.answer.retry_after()?;

@@ -58,7 +58,8 @@ impl Inline {
     }
 
     /// An inline limit or list of limits, `A + B`, in the grammar. Its canonical text is its scope:
-    /// two spellings of a list share state, and a list shares none with its limits alone.
+    /// two spellings of a list share state, and a list shares no state with any of its limits
+    /// alone.
     ///
     /// # Errors
     /// If the text is not a limit or list, exceeds a bound of inline limits, or is longer than
@@ -92,7 +93,7 @@ impl Inline {
     }
 }
 
-/// What callers may write as a limit: its state stays in memory for as long as its period.
+/// The bounds of an inline limit: its state stays in memory for as long as its period.
 struct InlineBounds {
     log_count_max: u64,
     period_max: Option<Span>,

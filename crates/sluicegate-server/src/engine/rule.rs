@@ -9,6 +9,7 @@ use sluicegate::limit::{Spec, WindowSpec};
 use sluicegate::semaphore::LeaseScope;
 use sluicegate::{Key, KeyWriter, Limit, Time};
 use sluicegate_redis::OnStoreFailure;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -260,6 +261,14 @@ impl Rule {
         &self.spec.name
     }
 
+    /// How requests name the rule: its name, or the canonical text of an inline limit or list.
+    pub fn text(&self) -> Cow<'_, str> {
+        if self.inline {
+            return Cow::Owned(Limit::list_text(&self.spec.limits));
+        }
+        Cow::Borrowed(&self.spec.name)
+    }
+
     /// Returns `true` if this is an inline limit.
     pub fn is_inline(&self) -> bool {
         self.inline
@@ -433,7 +442,7 @@ impl RuleSet {
         self.in_order.iter()
     }
 
-    /// The error for a name that no rule has, with a suggestion if a rule's name is near.
+    /// The error for a name that no rule has, with a suggestion if the name of a rule is similar.
     pub(super) fn unknown(&self, name: &str) -> RequestError {
         let names = self.in_order.iter().take(SUGGESTIONS_FROM_MAX).map(|rule| rule.name());
         let next_step = match grammar::nearest(name, names) {

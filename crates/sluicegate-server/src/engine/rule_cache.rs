@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Cached rules per connection and kind. The search is linear.
+/// The most cached rules per connection and kind. The search is linear.
 const CACHED_MAX: usize = 8;
 
 /// The rules that a connection has used recently. Each connection has its own cache.

@@ -1,5 +1,5 @@
-//! Where the state of keys is kept: in this process's memory or in a shared store. That is chosen
-//! once, when the engine is created. This module also builds the backends of rules.
+//! Where the state of keys is kept: in this process's memory or in a shared store. The choice is
+//! made once, when the engine is created. This module also builds the backends of rules.
 
 use super::call::Call;
 use super::lease_pools::LeasePools;
@@ -113,6 +113,10 @@ pub struct StoreView {
     pub failures: Vec<(&'static str, u64)>,
     /// `true` if every node is reachable.
     pub is_up: bool,
+    /// `true` if every node accepts writes.
+    pub is_writable: bool,
+    /// Keys that the nodes were seen to evict.
+    pub evicted_keys: u64,
     pub(crate) latency: LatencyView,
 }
 
@@ -216,6 +220,8 @@ impl Storage {
                 ("rejected", rejected),
             ],
             is_up: store.is_up(),
+            is_writable: store.is_writable(),
+            evicted_keys: stats.evicted_keys,
             latency: latency.view(),
         })
     }
@@ -229,11 +235,11 @@ impl Storage {
         }
     }
 
-    /// Returns `true` if at least one node of a shared store is reachable; always `true` in memory.
-    pub(super) fn is_partly_up(&self) -> bool {
+    /// Returns why no node of a shared store can decide, if so; always `None` in memory.
+    pub(super) fn outage(&self) -> Option<String> {
         match self {
-            Storage::Memory { .. } => true,
-            Storage::Redis(SharedKeys { store, .. }) => store.is_partly_up(),
+            Storage::Memory { .. } => None,
+            Storage::Redis(SharedKeys { store, .. }) => store.outage(),
         }
     }
 
@@ -245,7 +251,7 @@ impl Storage {
         }
     }
 
-    /// Divides what is bounded in memory between the rules of a configuration.
+    /// Divides the capacity for keys and leases in memory between the rules of a configuration.
     pub(super) fn divide(&self, rules: &RuleSet) {
         if let Storage::Memory { leases, .. } = self {
             rules.iter().for_each(|rule| rule.set_share());

@@ -390,6 +390,17 @@ fn shared_store(store: &StoreView, page: &mut Page<'_>) -> fmt::Result {
         None,
         u32::from(store.is_up),
     )?;
+    page.gauge(
+        "sluice_store_writable",
+        "1 if every node of the shared store is reachable and accepts writes, 0 otherwise.",
+        None,
+        u32::from(store.is_writable),
+    )?;
+    page.counter(
+        "sluice_store_evicted_keys",
+        "Keys that the shared store evicted for lack of memory, of all its users; an evicted limit starts again.",
+        store.evicted_keys,
+    )?;
     page.counters(
         "sluice_store_answers",
         "Calls answered by source: the store, the denial cache (remembered), or a fallback (local, allowed, denied).",

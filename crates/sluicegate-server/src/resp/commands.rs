@@ -17,6 +17,7 @@ pub(super) enum Verb {
     Refund,
     Reset,
     Next,
+    Usage,
     Acquire,
     Renew,
     Release,
@@ -74,7 +75,7 @@ const fn spec(
 
 /// All commands, the most frequent ones first: the search is linear.
 #[rustfmt::skip]
-pub(super) const COMMANDS: [Spec; 29] = [
+pub(super) const COMMANDS: [Spec; 30] = [
     spec(Verb::Check, "RL.CHECK", (3, 7), KEY_AFTER_RULE, "RL.CHECK rule key [COST n] [MAXWAIT ms]", "Decides a call and charges it if allowed. With MAXWAIT, also allows it after a delay of at most that long."),
     spec(Verb::Throttle, "CL.THROTTLE", (5, 6), [1, 1, 1], "CL.THROTTLE key max_burst count period_s [quantity]", "Compatible with redis-cell: decides a call under a token bucket given by its arguments."),
     spec(Verb::Peek, "RL.PEEK", (3, 5), KEY_AFTER_RULE, "RL.PEEK rule key [COST n]", "Decides a call without charging it."),
@@ -86,6 +87,7 @@ pub(super) const COMMANDS: [Spec; 29] = [
     spec(Verb::Refund, "RL.REFUND", (3, 5), KEY_AFTER_RULE, "RL.REFUND rule key [COST n]", "Returns cost to a key."),
     spec(Verb::Reset, "RL.RESET", (3, 3), KEY_AFTER_RULE, "RL.RESET rule key", "Deletes the state of a key."),
     spec(Verb::Next, "RL.NEXT", (3, 3), KEY_AFTER_RULE, "RL.NEXT rule key", "Returns when a key's next window starts, or its next unit is available."),
+    spec(Verb::Usage, "RL.USAGE", (3, 3), KEY_AFTER_RULE, "RL.USAGE rule key", "Returns what a key has used under each limit of a rule."),
     spec(Verb::Acquire, "RL.ACQUIRE", (3, 7), KEY_AFTER_RULE, "RL.ACQUIRE rule key [COST n] [MAXWAIT ms]", "Acquires a lease of a concurrency limit. With MAXWAIT, waits in a queue for it."),
     spec(Verb::Renew, "RL.RENEW", (4, 4), KEY_AFTER_RULE, "RL.RENEW rule key lease", "Extends a live lease by a full TTL."),
     spec(Verb::Release, "RL.RELEASE", (4, 4), KEY_AFTER_RULE, "RL.RELEASE rule key lease", "Releases a lease."),
@@ -121,7 +123,7 @@ impl Spec {
     /// The command's flags, as Redis names them.
     pub(super) fn flags(&self) -> &'static [&'static str] {
         match self.verb {
-            Verb::Peek | Verb::Next | Verb::Rules => &["readonly", "fast"],
+            Verb::Peek | Verb::Next | Verb::Usage | Verb::Rules => &["readonly", "fast"],
             Verb::Acquire => &["write", "denyoom", "blocking"],
             _ if self.name.contains('.') => &["write", "denyoom", "fast"],
             _ if self.is_open() => &["noscript", "loading", "stale", "fast", "no_auth"],

@@ -234,7 +234,7 @@ fn find(command: Command<'_>) -> Result<&'static Spec, Rejection> {
             Shown(name)
         ))),
         Some(spec) if command.len() < spec.least || command.len() > spec.most => {
-            Err(Rejection::arity(spec.name))
+            Err(if spec.verb == Verb::Exec { Rejection::exec_arity() } else { Rejection::arity(spec.name) })
         }
         Some(spec) => Ok(spec),
     }
@@ -259,6 +259,7 @@ async fn other(verb: Verb, command: Command<'_>, context: Context<'_>) -> Result
         Verb::Refund => limits::refund(command, context).await?,
         Verb::Reset => limits::reset(command, context).await?,
         Verb::Next => limits::next(command, context).await?,
+        Verb::Usage => limits::usage(command, context).await?,
         Verb::Acquire => leases::acquire(command, context, Wait::Never).await?,
         Verb::Renew => leases::renew(command, context).await?,
         Verb::Release => leases::release(command, context).await?,

@@ -20,13 +20,13 @@ fn ok(serving: &Serving, path: &str, body: &str) -> Value {
 }
 
 #[test]
-fn a_check_returns_all_eight_fields() {
+fn a_check_returns_all_nine_fields() {
     let serving = Serving::with_rules(&[REPLY]);
     let reply = serving.post("/v1/check", USER_42);
     assert_eq!(reply.status, 200);
     assert_eq!(
         reply.text,
-        r#"{"allowed":true,"limit":5,"remaining":4,"retry_after_ms":null,"reset_after_ms":60000,"delay_ms":0,"denied_by":null,"reason":null}"#
+        r#"{"allowed":true,"limit":5,"remaining":4,"retry_after_ms":null,"reset_after_ms":60000,"delay_ms":0,"denied_by":null,"reason":null,"denied":null}"#
     );
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""reply";q=5;w=60"#));
     assert_eq!(reply.header("ratelimit"), Some(r#""reply";r=4;t=60"#));
@@ -44,7 +44,8 @@ fn a_denial_has_a_reason_and_a_wait_rounded_up() {
         reply.json(),
         json!({
             "allowed": false, "limit": 5, "remaining": 0, "retry_after_ms": 60_000, "reset_after_ms": 60_000,
-            "delay_ms": 0, "denied_by": "sliding-log 5/min", "reason": "limit"
+            "delay_ms": 0, "denied_by": "sliding-log 5/min", "reason": "limit",
+            "denied": {"call": 0, "rule": "reply", "limit": "sliding-log 5/min"}
         }),
         "59999.9 ms are reported as 60000"
     );
@@ -68,7 +69,8 @@ fn an_enforced_denial_is_429_with_problem_details() {
             "detail": "denied by sliding-log 5/min; retry in 60000 ms",
             "violated-policies": ["reply"],
             "allowed": false, "limit": 5, "remaining": 0, "retry_after_ms": 60_000, "reset_after_ms": 60_000,
-            "delay_ms": 0, "denied_by": "sliding-log 5/min", "reason": "limit"
+            "delay_ms": 0, "denied_by": "sliding-log 5/min", "reason": "limit",
+            "denied": {"call": 0, "rule": "reply", "limit": "sliding-log 5/min"}
         })
     );
     assert_eq!(reply.header("ratelimit-policy"), Some(r#""reply";q=5;w=60"#));
@@ -258,6 +260,66 @@ fn next_is_a_unix_time_in_milliseconds_rounded_up() {
     let idle = r#"{"rule":"reply","key":"Sally"}"#;
     serving.clock.advance(Duration::from_micros(1));
     assert_eq!(ok(&serving, "/v1/next", idle), json!({"next_ms": 1_700_000_001_001_u64}));
+}
+
+#[test]
+fn usage_has_an_entry_for_each_limit() {
+    let serving = Serving::with_rules(&[REPLY]);
+    ok(&serving, "/v1/check", USER_42);
+    serving.clock.advance(Duration::from_micros(1));
+    let no_window = json!({
+        "text": "sliding-log 5/min", "limit": 5, "used": 1, "remaining": 4, "reset_after_ms": 60_000,
+        "window_start_ms": null, "window_end_ms": null
+    });
+    assert_eq!(ok(&serving, "/v1/usage", USER_42), json!({"limits": [no_window]}));
+    let body = r#"{"limit":"fixed-window 1000/month + token-bucket 1/s burst=9","key":"tenant:acme"}"#;
+    ok(&serving, "/v1/check", &body.replace('}', r#","cost":3}"#));
+    let usage = ok(&serving, "/v1/usage", body);
+    let november = json!({
+        "text": "fixed-window 1000/month", "limit": 1000, "used": 3, "remaining": 997,
+        "reset_after_ms": 1_388_800_000, "window_start_ms": 1_698_796_800_000_u64,
+        "window_end_ms": 1_701_388_800_000_u64
+    });
+    assert_eq!(usage["limits"][0], november);
+    assert_eq!((&usage["limits"][1]["used"], usage["limits"].as_array().unwrap().len()), (&json!(3), 2));
+    let refused = serving.post("/v1/usage", r#"{"rule":"reply","key":"user:42","cost":1}"#);
+    assert_eq!(refused.status, 400);
+}
+
+#[test]
+fn a_denial_names_its_call_and_rule() {
+    let spec = RuleSpec {
+        keys: vec![(b"203.0.113.9".to_vec(), KeySpec::Blocked), (b"vip".to_vec(), KeySpec::Unlimited)],
+        ..rule("per-ip", &["token-bucket 10/s", "fixed-window 3/day"])
+    };
+    let serving = Serving::start(Config {
+        rules: vec![rule("reply", &["sliding-log 5/60s"]), spec],
+        ..running::config()
+    });
+    let denied = |ip: &str, cost: u64| {
+        let body = json!({"checks": [
+            {"limit": "fixed-window 9/h + fixed-window 1k/day", "key": "k"},
+            {"rule": "per-ip", "key": "vip"},
+            {"rule": "per-ip", "key": ip, "cost": cost},
+            {"rule": "reply", "key": "user:42"}
+        ]});
+        let reply = ok(&serving, "/v1/check", &body.to_string());
+        let each = reply["checks"].as_array().unwrap().iter().map(|check| check["denied"].clone());
+        (reply["denied"].clone(), each.collect::<Vec<_>>())
+    };
+    let nothing = Value::Null;
+    assert_eq!(denied("198.51.100.7", 3), (nothing.clone(), vec![nothing.clone(); 4]));
+    let by_ip = |limit: &str| json!({"call": 2, "rule": "per-ip", "limit": limit});
+    let only = |denial: Value| vec![nothing.clone(), nothing.clone(), denial, nothing.clone()];
+    let day = by_ip("fixed-window 3/d");
+    assert_eq!(denied("198.51.100.7", 1), (day.clone(), only(day)));
+    let blocked = by_ip("blocked");
+    assert_eq!(denied("203.0.113.9", 0), (blocked.clone(), only(blocked)));
+    let inline = r#"{"checks":[{"rule":"reply","key":"j"},{"limit":"2/s + fixed-window 1_000/day","key":"j","cost":3}]}"#;
+    let inline = inline.replace("2/s", "token-bucket 2/s");
+    let denial =
+        json!({"call": 1, "rule": "token-bucket 2/s + fixed-window 1000/d", "limit": "token-bucket 2/s"});
+    assert_eq!(ok(&serving, "/v1/check", &inline)["denied"], denial);
 }
 
 #[test]

@@ -182,7 +182,16 @@ fn requests_and_responses_match_the_document() {
         Serving::with_rules(&[("reply", "sliding-log 5/60s"), ("paced", "token-bucket 1/s burst=2")]);
     let document = Document::of(&serving);
     let user = json!({"rule": "reply", "key": "user:42"});
-    for path in ["/v1/check", "/v1/peek", "/v1/take", "/v1/refund", "/v1/reserve", "/v1/reset", "/v1/next"] {
+    for path in [
+        "/v1/check",
+        "/v1/peek",
+        "/v1/take",
+        "/v1/refund",
+        "/v1/reserve",
+        "/v1/reset",
+        "/v1/next",
+        "/v1/usage",
+    ] {
         document.agrees(&serving, path, &user);
         document.agrees(&serving, path, &json!({"limit": "min-interval 200ms", "key_base64": "AAE="}));
         for wrong in [

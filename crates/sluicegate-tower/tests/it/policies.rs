@@ -7,7 +7,7 @@ use sluicegate::backend::Reserved;
 use sluicegate::backend::StoreFailure;
 use sluicegate::backend::{Answer, Backend, BackendError, Pending};
 use sluicegate::wait::Acquired;
-use sluicegate::{Decision, Key, Limit, Limiter, Receipt};
+use sluicegate::{Decision, Key, Limit, Limiter, Receipt, Usage};
 use sluicegate_tower::{Completion, EventKind, RateLimitLayer};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -62,6 +62,10 @@ impl Backend for Slow {
 
     fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Reserved> {
         self.later(Backend::reserve(&self.limiter, key, cost, max_wait, at))
+    }
+
+    fn usage(&self, key: &dyn Key, at: Option<Time>) -> Later<Vec<(Limit, Usage)>> {
+        self.later(Backend::usage(&self.limiter, key, at))
     }
 
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Later<bool> {

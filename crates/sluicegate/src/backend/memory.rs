@@ -10,7 +10,7 @@ use crate::limiter::{Limiter, VerbError};
 use crate::semaphore::{Grant, Semaphore};
 use crate::wait::{Acquire, Acquired, MaxWait};
 use sluicegate_core::bounds::saturating_count;
-use sluicegate_core::{Decision, Time};
+use sluicegate_core::{Decision, Time, Usage};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +92,10 @@ impl Backend for Limiter {
         Pending::Ready(Ok(self.next_window_at(key, self.time(at))))
     }
 
+    fn usage(&self, key: &dyn Key, at: Option<Time>) -> Ready<Vec<(Limit, Usage)>> {
+        Pending::Ready(Ok(self.usage_at(key, self.time(at))))
+    }
+
     fn reset(&self, key: &dyn Key) -> Ready<()> {
         Limiter::reset(self, key);
         Pending::Ready(Ok(()))
@@ -168,6 +172,13 @@ impl LeaseBackend for Semaphore {
         Pending::Ready(Ok(match at {
             Some(now) => self.peek_at(key, cost, now).into(),
             None => Semaphore::peek(self, key, cost).into(),
+        }))
+    }
+
+    fn usage(&self, key: &dyn Key, at: Option<Time>) -> Ready<(Limit, Usage)> {
+        Pending::Ready(Ok(match at {
+            Some(now) => self.usage_at(key, now),
+            None => Semaphore::usage(self, key),
         }))
     }
 

@@ -27,8 +27,8 @@ impl<'a> Call<'a> {
         Call { limiter, key, cost }
     }
 
-    fn in_store(&self) -> store::Call<'a> {
-        store::Call { store: self.limiter.inner.store.any(), key: self.key, cost: self.cost }
+    fn in_store(&self, index: usize) -> store::Call<'a> {
+        store::Call { store: self.limiter.inner.store.any(), key: self.key, cost: self.cost, index }
     }
 }
 
@@ -49,9 +49,9 @@ impl<'a> Call<'a> {
 /// ```
 ///
 /// If allowed, the fields are those of the limit with the least remaining. If denied, they are
-/// those of the limit with the longest `retry_after`, and [`Decision::denied_by`] is its position,
-/// counted over the limits of all calls in order. The same key of one limiter given twice is one
-/// key with both costs. No calls at all are allowed.
+/// those of the limit with the longest `retry_after`: [`Decision::denied_call`] is the index of its
+/// call, and [`Decision::denied_by`] its position among the limits of that call. The same key of
+/// one limiter given twice is one key with both costs. No calls at all are allowed.
 ///
 /// # Errors
 /// If there are more than [`CALLS_MAX`] calls, or one is under `count=all`, where a denied call
@@ -107,12 +107,9 @@ fn queue_denials(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
     if !calls.iter().any(|call| call.limiter.queues().may_have_waiters(call.key)) {
         return vec![None; calls.len()];
     }
-    let mut before = 0;
-    let behind = calls.iter().map(|call| {
+    let behind = calls.iter().enumerate().map(|(index, call)| {
         let denial = call.limiter.queue_denial(call.key, call.cost, now);
-        let denial = denial.map(|denial| denial.offset_denied_by(before));
-        before += u32::try_from(call.limiter.limits().len()).unwrap_or(u32::MAX);
-        denial
+        denial.map(|denial| denial.of_call(index))
     });
     behind.collect()
 }
@@ -130,7 +127,8 @@ fn in_stores<'a, R>(
     if calls.len() > CALLS_MAX {
         return Err(VerbError::TooManyCalls(calls.len()));
     }
-    let in_stores: Vec<store::Call<'_>> = calls.iter().map(Call::in_store).collect();
+    let in_stores: Vec<store::Call<'_>> =
+        calls.iter().enumerate().map(|(index, call)| call.in_store(index)).collect();
     decide(&in_stores).map_err(|refused| {
         let named = in_stores.iter().zip(calls).find(|(call, _)| call.is_same_key(&refused));
         // Only a limit that is its limiter's only one can be refused: no list has one that does not

@@ -11,7 +11,7 @@ use super::state::{Expirations, KeyLeases, LeaseEntry, ShardState, WaiterState};
 use crate::key::Fingerprint;
 use crate::sync::Guard;
 use sluicegate_core::concurrency::{Concurrency, LeaseHandle, Leases};
-use sluicegate_core::{Decision, Time};
+use sluicegate_core::{Decision, Time, Usage};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::collections::hash_map::{Entry, OccupiedEntry};
@@ -204,6 +204,17 @@ impl<'a> LockedShard<'a> {
                 limit.denial_behind(&mut known.leases, now, cost, waiting)
             }
             known => peek(limit, known, now, cost),
+        }
+    }
+
+    pub(super) fn usage(&mut self, key: Fingerprint) -> Usage {
+        let now = self.now();
+        self.expire(key, now);
+        self.apply_limit(key);
+        let limit = self.limit_of(key);
+        match self.state.keys.get_mut(&key) {
+            Some(known) => limit.usage(&mut known.leases, now),
+            None => limit.usage(&mut Leases::<u32>::default(), now),
         }
     }
 

@@ -32,7 +32,7 @@ use crate::wait::queues::wake_all;
 use crate::wait::{Acquired, Denial, Priority, QueueBounds};
 use sluicegate_core::concurrency::{Concurrency, LeaseHandle, UNKNOWN};
 use sluicegate_core::decision::store::no_room;
-use sluicegate_core::{Decision, RetryAfter, Span, Time};
+use sluicegate_core::{Decision, RetryAfter, Span, Time, Usage};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
@@ -286,6 +286,10 @@ impl Shard {
         now: Option<Time>,
     ) -> Decision {
         self.with_lock(caller, now, |locked| locked.peek(key, cost))
+    }
+
+    pub(super) fn usage(self: &Arc<Shard>, caller: Caller<'_>, key: Fingerprint, now: Option<Time>) -> Usage {
+        self.with_lock(caller, now, |locked| locked.usage(key))
     }
 
     pub(super) fn reset(self: &Arc<Shard>, caller: Caller<'_>, key: Fingerprint) {

@@ -121,7 +121,7 @@ impl SlotKind for AnySlot {
                 Ok(charged)
             }
             [AnyLimit::Log(limit)] => match slot_state.side_table.get_mut(slot_state.slot) {
-                // Growing takes entries from the pool.
+                // To grow, a log has to claim entries from the pool, which only the full path does.
                 Some(States::One(AnyState::Log(log))) if limit.growth(log, now, cost) == 0 => {
                     limit.try_charge(log, now, cost)
                 }

@@ -1,7 +1,7 @@
 //! Calls on several keys, perhaps of several limiters, that are charged all or nothing.
 //!
 //! All shards of the keys are locked in the global lock order: by store, then by shard. Then the
-//! states are loaded, decided together by the core, and written back.
+//! states are loaded, the core decides the calls together, and the states are written back.
 
 use super::evict::OnFull;
 use super::limit_versions::LimitsByTag as _;
@@ -11,7 +11,8 @@ use super::{Full, Locked, Store};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::algorithm::{Algorithm as _, Verb};
-use sluicegate_core::all_of::{self, Part, peek_all};
+use sluicegate_core::all_of::{self, Part, attributed, peek_all};
+use sluicegate_core::decision::store::StoreDecision as _;
 use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
 use std::sync::Arc;
 use std::{mem, slice};
@@ -22,6 +23,8 @@ pub(crate) struct Call<'a> {
     pub(crate) store: &'a dyn AnyStore,
     pub(crate) key: Fingerprint,
     pub(crate) cost: u32,
+    /// The index of the call; of calls on one key, that of the first.
+    pub(crate) index: usize,
 }
 
 /// A store with slots of any kind.
@@ -90,10 +93,10 @@ impl LoadedKey {
 }
 
 /// Charges all calls or none. Calls on the same key are one call with the sum of their costs.
-/// `queue_denial` is the answer if other callers are queued ahead of one of the calls.
+/// `queue_denial` is the decision if other callers are queued ahead of one of the calls.
 ///
 /// # Errors
-/// If the limit of a call cannot be combined with others: that call. Then none was decided.
+/// If the limit of a call cannot be combined with others: that call. Then no call was decided.
 pub(crate) fn check_all<'a>(
     calls: &[Call<'a>],
     now: Time,
@@ -103,7 +106,7 @@ pub(crate) fn check_all<'a>(
 }
 
 /// Charges all calls or none, and returns a decision per call: after the charge if all were
-/// allowed, else what it would be alone.
+/// allowed, otherwise the decision that the call would get alone.
 ///
 /// # Errors
 /// See [`check_all`].
@@ -124,7 +127,8 @@ pub(crate) fn check_all_each<'a>(
         each.push(peek_all(&parts, now));
     })?;
     let index = |call: &Call<'_>| merged.iter().position(|other| other.is_same_key(call));
-    Ok((decision, calls.iter().filter_map(|call| Some(each[index(call)?])).collect()))
+    let each = calls.iter().filter_map(|call| Some(each[index(call)?].of_call(call.index)));
+    Ok((decision, each.collect()))
 }
 
 fn decide_all<'a>(
@@ -149,6 +153,8 @@ fn decide_all<'a>(
         calls.iter().map(|call| shards[shard_of(call)].load(call.key, now)).collect();
     let cannot_combine = loaded.iter().position(LoadedKey::cannot_combine);
     let peeked = peek_all(&parts(calls, &mut loaded), now);
+    let limits_of = calls.iter().zip(&loaded).map(|(call, loaded)| (call.index, loaded.limits.len()));
+    let peeked = attributed(peeked, limits_of);
     let decided = match cannot_combine {
         Some(index) => Err(calls[index]),
         None if queue_denial.is_some() => Ok(queue_denial.unwrap_or(peeked)),
@@ -181,13 +187,13 @@ fn make_room(
     shard_of: &impl Fn(&Call<'_>) -> usize,
     now: Time,
 ) -> Result<(), Decision> {
-    // If the calls need more keys than the store holds, they cannot fit whatever is evicted, so
-    // nothing is.
+    // If the calls need more keys than the store holds, no eviction makes them fit, so nothing is
+    // evicted.
     for call in calls {
         let shard = shard_of(call);
         let (store, needed) = (call.shard_id().store, calls.iter().filter(|other| other.cost > 0));
         if needed.filter(|other| other.shard_id().store == store).count() > shards[shard].max_keys() {
-            return Err(shards[shard].denial(Full(Span::MAX), call.key));
+            return Err(shards[shard].denial(Full(Span::MAX), call.key).of_call(call.index));
         }
     }
     let mut made: Vec<usize> = Vec::new();
@@ -211,7 +217,7 @@ fn make_room(
                         shards[shard_of(&calls[index])].free_slot(slot);
                     }
                 }
-                return Err(shards[shard].denial(full, calls[index].key));
+                return Err(shards[shard].denial(full, calls[index].key).of_call(calls[index].index));
             }
         }
     }
@@ -222,9 +228,9 @@ fn make_room(
         let LoadedKey { limits, states, .. } = &mut loaded[index];
         for (limit, state) in limits.iter().zip(states) {
             let growth = limit.growth(state, now, call.cost);
-            // What was claimed for the calls before stays with their keys.
+            // The entries that were claimed for earlier calls stay with their keys.
             if let Err(full) = shards[shard].claim_log_entries(call.key, growth, now, &pinned) {
-                return Err(shards[shard].denial(full, call.key));
+                return Err(shards[shard].denial(full, call.key).of_call(call.index));
             }
             let before = state.log_capacity();
             limit.grow(state, growth);
@@ -289,10 +295,14 @@ impl<S: SlotKind> AnyLockedShard for LockedIn<'_, S> {
     fn load(&mut self, key: Fingerprint, now: Time) -> LoadedKey {
         let shard = &mut self.shard;
         let slot = shard.find(key);
-        let state = slot.map_or_else(S::State::default, |slot| {
+        let state = if let Some(slot) = slot {
             shard.bring_up_to_date(slot, key, now, &self.store.vacant);
             S::update(shard.state_of(slot), mem::take)
-        });
+        } else {
+            let receipts = shard.take_receipts(key, now, &self.store.vacant);
+            shard.put_receipts(key, receipts);
+            S::State::default()
+        };
         let limits_by_tag = &shard.guarded.limits_by_tag;
         let limits = limits_by_tag.any_limits(limits_by_tag.tag_for(key));
         LoadedKey { states: S::into_states(state, limits.len()), limits, slot }

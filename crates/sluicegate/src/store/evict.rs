@@ -30,6 +30,7 @@ use super::{Full, Guarded, Locked, Store, Vacant, claim_beyond};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
+use sluicegate_core::receipts::Receipts;
 use sluicegate_core::rollback::Times;
 use sluicegate_core::{Span, Time};
 use std::mem;
@@ -58,8 +59,8 @@ const CANDIDATES_MIN: usize = 3;
 /// that is nearly full.
 const MOVES_MAX: u32 = 2;
 
-/// For how long a search of the whole shard is not repeated at most: a step of UTC may make the
-/// keys of windows that are aligned to it recover sooner than they reported.
+/// The longest time between two searches of a whole shard: after a step of UTC, keys of windows
+/// that are aligned to UTC may recover sooner than they reported.
 const SEARCH_INTERVAL_MAX: Span = Span::from_micros(10_000_000);
 
 /// After a search of several shards that found no room, the next one of the scope waits this long.
@@ -92,7 +93,7 @@ struct Removal {
     recovered: bool,
 }
 
-/// What a new key may take, by its share and the store's setting.
+/// The room that a new key may take, by its share and the store's setting.
 pub(super) struct Demand {
     /// `None` in the store of one limiter, where a key may take any room and evict any key.
     pub(super) share: Option<Arc<Share>>,
@@ -109,7 +110,7 @@ impl Demand {
         Demand { share, within, deny: on_full == OnFull::Deny, pool }
     }
 
-    /// How much room the new key has to leave.
+    /// Returns how much room the new key must leave free.
     pub(super) fn spares(&self) -> usize {
         match &self.share {
             Some(_) if !self.within && self.deny => usize::MAX,
@@ -118,7 +119,8 @@ impl Demand {
         }
     }
 
-    /// Claims room for more of a pool, of which `left` is left of `max`, and leaves the spares.
+    /// Claims room for `more` in a pool, and leaves `spares` free. Of the pool's `max`, `left` is
+    /// free.
     pub(super) fn try_claim(&self, spares: usize, left: &AtomicUsize, max: usize, more: usize) -> bool {
         let needed = spares.saturating_add(more);
         // A count above the maximum has wrapped: a settlement has exceeded the pool of log entries.
@@ -133,7 +135,7 @@ impl Demand {
     /// Returns `true` if a search for room is due, after one that found none.
     pub(super) fn is_search_due(&self, of_store: &AtomicU64, now: Time) -> bool {
         let (at, now) = (self.search_at(of_store).load(Ordering::Relaxed), now.as_micros());
-        // If the clock has stepped backwards, do not wait for longer than the interval.
+        // If the clock has stepped back, do not wait for longer than the interval.
         now >= at || now + SEARCH_INTERVAL_MICROS < at
     }
 
@@ -150,7 +152,7 @@ impl Demand {
         self.share.as_ref().zip(other).is_none_or(|(own, other)| Arc::ptr_eq(own, other))
     }
 
-    /// Returns `true` if the new key may take the place of a recovered key of a share.
+    /// Returns `true` if the new key may replace a recovered key of a share.
     pub(super) fn may_replace(&self, other: Option<&Arc<Share>>) -> bool {
         self.within || !self.deny || self.is_own(other)
     }
@@ -220,8 +222,9 @@ impl<S: SlotKind> Locked<'_, S> {
         self.find_slot_elsewhere(&demand, [primary, secondary], now, store, pinned).ok_or(Full(wait))
     }
 
-    /// The last resorts of a key of a share that finds nothing to remove in its shard: what other
-    /// shards can free, the spare room, and, if its share has room, any key of the shard.
+    /// Makes room for a key that has a share and finds nothing to remove in its shard: first by
+    /// dropping recovered keys in other shards, then from the spare room and, if its share has
+    /// room, by evicting any key of the shard.
     #[cold]
     fn find_slot_elsewhere(
         &mut self,
@@ -243,7 +246,7 @@ impl<S: SlotKind> Locked<'_, S> {
         if demand.deny || !demand.within {
             return None;
         }
-        // As if every key belonged to a full share of its own.
+        // This demand may evict every key, whatever its share.
         let anything = Demand { share: None, within: false, deny: false, pool: Pool::Keys };
         let free = self.make_free(buckets, pinned);
         let nearby = if free.is_some() {
@@ -269,8 +272,8 @@ impl<S: SlotKind> Locked<'_, S> {
         self.table.free(key).filter(|_| claim_beyond(spares, vacant))
     }
 
-    /// Claims a slot, and capacity for one more key, when both buckets are full: keys of theirs are
-    /// moved to their other buckets.
+    /// Claims a slot, and capacity for one more key, when both buckets are full: some of their keys
+    /// are moved to their other buckets.
     fn claim_by_moving(
         &mut self,
         buckets: [Bucket; 2],
@@ -319,8 +322,8 @@ impl<S: SlotKind> Locked<'_, S> {
         let (table, mut candidates) = (self.table, Candidates::default());
         let removable = |slot: &usize| !pinned.contains(slot);
         self.examine(table.held().filter(removable), now, demand, &mut candidates);
-        // Pinned keys were not examined, and a key that has not been converted to new limits yet
-        // recovers at a time that depends on when it is.
+        // Pinned keys were not examined, and when a key recovers that is not converted to new
+        // limits yet depends on when it is converted.
         if candidates.recovered.is_none() && pinned.is_empty() && !table.held().any(|slot| self.is_old(slot))
         {
             self.guarded.none_recovers_before =
@@ -418,7 +421,7 @@ impl<S: SlotKind> Locked<'_, S> {
         let mut state = S::read(self.state_of(slot), Clone::clone);
         let (limits_by_tag, tag) =
             (&self.guarded.limits_by_tag, self.guarded.limits_by_tag.tag_for(self.table.key(slot)));
-        limits_by_tag.adopt(&mut state, from, tag, times);
+        limits_by_tag.adopt(&mut state, &mut Receipts::default(), from, tag, times);
         S::debt_of(&state, limits_by_tag.limits(tag), now)
     }
 }
@@ -427,8 +430,9 @@ impl<S: SlotKind> Locked<'_, S> {
 const SHARDS_PER_SWEEP: usize = 16;
 
 impl<S: SlotKind> Store<S> {
-    /// Drops the recovered keys of a share in a few shards; the next time, in the next few. A share
-    /// may be so small that its recovered keys are all in other shards than a new key.
+    /// Drops the recovered keys of a share in a few shards; the next call continues with the
+    /// following shards. A share may be so small that its recovered keys are all in other shards
+    /// than a new key.
     ///
     /// Shards that are locked are skipped: the caller holds one, and must not wait for another.
     fn drop_recovered(&self, share: &Arc<Share>, now: Time) {

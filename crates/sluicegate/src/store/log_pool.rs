@@ -12,9 +12,10 @@
 //!               exceed their share, or of the same scope if it has used up its own
 //!            3. a scope within its share takes the spare part
 //!            4. the call is denied for lack of room
-//! Search     A search visits 64 shards, and the next one the next 64, at most one in a millisecond if
-//!            they find too little. So a store of a million keys is searched within 82 ms, and until
-//!            then a call may be denied although logs elsewhere could make room.
+//! Search     A search visits 64 shards, and the next search the following 64. After a search that
+//!            found too little, the next one waits a millisecond. So a store of a million keys is
+//!            searched within 82 ms, and until then a call may be denied although logs elsewhere
+//!            could make room.
 //! Excess     A settlement charges in any case. It may exceed the pool by one block.
 //! ```
 
@@ -238,7 +239,8 @@ impl<S: SlotKind> Locked<'_, S> {
     }
 
     fn log_entries_of_tag_changed(&self, tag: u16, before: usize, after: usize, vacant: &Vacant) {
-        // Wraps around if a settlement exceeds the pool, and is right in the end.
+        // The count wraps around while a settlement exceeds the pool, and is exact again
+        // afterwards.
         vacant.log_entries.fetch_add(before.wrapping_sub(after), Ordering::Relaxed);
         if let Some(share) = self.guarded.limits_by_tag.share(tag) {
             share.added(Pool::LogEntries, after.wrapping_sub(before));

@@ -1,4 +1,4 @@
-//! A bounded pool in which room is searched shard by shard: log entries and receipts.
+//! A bounded pool that is searched for room shard by shard: log entries and receipts.
 
 use crate::sync::{AtomicUsize, Ordering};
 use std::sync::atomic::AtomicU64;
@@ -36,7 +36,7 @@ impl SearchedPool {
         }
     }
 
-    /// The next of this many shards to search.
+    /// Returns the next shard to search, of `shards`.
     pub(super) fn next_shard(&self, shards: usize) -> usize {
         self.next_search.fetch_add(1, Ordering::Relaxed) % shards
     }

@@ -1,7 +1,8 @@
 //! The operations of a store that wait queues need.
 //!
 //! Waiters are charged when they are dequeued, not when they are enqueued. Until the woken task
-//! polls, its charge is kept, so that it can be rolled back if the task is dropped.
+//! polls, a record of its charge is kept, so that the charge can be rolled back if the task is
+//! dropped.
 
 use super::Store;
 use super::limit_versions::LimitsByTag as _;
@@ -90,7 +91,8 @@ pub(crate) trait QueueStore: Send + Sync {
     /// A copy of a key's states.
     fn states_of(&self, key: Fingerprint, now: Time) -> Vec<AnyState>;
 
-    /// When a call would be allowed without delay, assuming no other calls: not before `from`.
+    /// The first time, not before `from`, at which a call would be allowed without delay if no
+    /// other call came.
     fn admissible_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time>;
 
     /// Decides a call without charging it.
@@ -107,8 +109,8 @@ pub(crate) trait QueueStore: Send + Sync {
         then: Option<u32>,
     ) -> HeadCharge;
 
-    /// Rolls back the charges of a waiter that was dropped, and adjusts those of the `others` above
-    /// them.
+    /// Rolls back the charges of a waiter that was dropped, and adjusts the later charges of the
+    /// `others`.
     fn roll_back(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]);
 
     /// Converts the key's state to its current limits, which apply from now on.

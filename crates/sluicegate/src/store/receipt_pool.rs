@@ -1,8 +1,8 @@
 //! How many receipts may be open in a store, and which make room for more.
 //!
 //! Open receipts are a pool, divided between scopes as keys are (`shares.rs`). The states of keys
-//! are not affected: a receipt that is dropped leaves its charge as it is, so it never creates
-//! credit. What it loses is the right to return the rest, or to report an excess.
+//! are not affected: dropping a receipt leaves its charge as it is, so it never creates credit. The
+//! caller only loses the right to return the rest, or to report an excess.
 //!
 //! ```text
 //! Expired  A receipt expires when it is at least an hour old and its cost no longer counts. Every
@@ -14,14 +14,15 @@
 //!             oldest receipts of a scope that exceeds its own
 //!          4. a scope within its share takes the spare part
 //!          5. the reservation is an error
-//! Search   A search visits up to 256 keys, and the next one the next 256. A scope that exceeds its
-//!          share searches at most once in a millisecond. One that is within it takes a receipt of
-//!          the spare part for each search that finds nothing, and there are more of these than
-//!          such searches.
+//! Search   A search visits up to 256 keys, and the next search the following ones. A scope that
+//!          exceeds its share searches at most once per millisecond. A scope within its share uses
+//!          a receipt of the spare part for each search that finds nothing; there are enough of
+//!          them for searches of all shards.
 //! ```
 
 use super::evict::Demand;
 use super::limit_versions::LimitsByTag as _;
+use super::receipt_table::KeyReceipts;
 use super::shares::{Pool, Share};
 use super::slot_kind::{SlotKind, SlotState};
 use super::{Guarded, Locked, Store, Vacant};
@@ -38,11 +39,12 @@ const KEPT_AT_LEAST: Span = Span::from_micros(3_600_000_000);
 const KEYS_PER_SEARCH: usize = 256;
 const KEYS_PER_SHARD: usize = 32;
 
-/// How many shards a search visits, nearly all of which have no receipts in a large store: 20 µs.
+/// How many shards a search visits: about 20 µs, as nearly all shards of a large store have no
+/// receipts.
 const SHARDS_PER_SEARCH: usize = 512;
 
-/// From this many keys with receipts on, every reservation visits some of its shard: more than the
-/// one that it may add.
+/// If its shard has this many keys with receipts, a reservation visits some of them: more than the
+/// one key that it may add.
 const TIDY_FROM: usize = 32;
 const KEYS_PER_RESERVATION: usize = 2;
 
@@ -64,7 +66,7 @@ impl<S: SlotKind> Store<S> {
         self.try_claim_lendable(&demand) || self.search_receipts(shard, &demand, now)
     }
 
-    /// Claims room for a receipt, but not of the spare part.
+    /// Claims room for a receipt, but not from the spare part.
     fn try_claim_lendable(&self, demand: &Demand) -> bool {
         let spare = demand.share.as_ref().map_or(0, |share| share.spare(Pool::Receipts));
         demand.try_claim(demand.spares().max(spare), &self.vacant.receipts, self.receipt_pool.max, 1)
@@ -81,7 +83,8 @@ impl<S: SlotKind> Store<S> {
         let mut lent = None;
         let mut keys = own.drop_worthless(KEYS_PER_SHARD, now, demand, self, None, &mut lent);
         let shards = self.shards.len();
-        // As few searches as there are spare receipts cover all shards.
+        // A search visits enough shards that the spare receipts last until all shards have been
+        // searched.
         let spare = demand.share.as_ref().map_or(usize::MAX, |share| share.spare(Pool::Receipts));
         let visited = shards.min(SHARDS_PER_SEARCH.max(shards / spare.max(1)));
         for _ in 0..if is_due { visited } else { 0 } {
@@ -118,7 +121,8 @@ impl<S: SlotKind> Store<S> {
 }
 
 impl<S: SlotKind> Locked<'_, S> {
-    /// Drops the receipts of some keys that a demand may drop. Returns how many keys were visited.
+    /// Visits some keys, and drops those of their receipts that the demand may drop. Returns how
+    /// many keys were visited.
     fn drop_worthless(
         &mut self,
         keys: usize,
@@ -153,15 +157,14 @@ impl<S: SlotKind> Locked<'_, S> {
         if !demand.may_evict(self.guarded.limits_by_tag.share(lent.key.tag())) {
             return;
         }
-        let mut receipts = self.take_receipts(lent.key, &store.vacant);
-        let before = receipts.len();
-        let limits_by_tag = &self.guarded.limits_by_tag;
-        let limits = limits_by_tag.limits(limits_by_tag.tag_for(lent.key));
-        receipts.discard_oldest(limits, TAKEN_BACK_MAX);
-        let evicted = before - receipts.len();
-        self.receipts_closed(lent.key.tag(), evicted, &store.vacant);
+        let Some(mut taken) = self.take_all(lent.key) else { return };
+        let before = taken.receipts.len();
+        let limits = self.guarded.limits_by_tag.limits_of(taken.tag);
+        taken.receipts.discard_oldest(limits, TAKEN_BACK_MAX);
+        let evicted = before - taken.receipts.len();
+        self.receipts_closed(taken.tag, evicted, &store.vacant);
         store.receipt_pool.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
-        self.put_receipts(lent.key, receipts);
+        self.put_all(lent.key, taken);
     }
 
     /// Drops expired receipts of a few keys, if the shard has many.
@@ -188,10 +191,9 @@ impl<S: SlotKind> Locked<'_, S> {
         let (table, displaced) = (self.table, self.guarded.displaced);
         let Guarded { limits_by_tag, receipt_table, side_table, .. } = &mut *self.guarded;
         let Some(open) = receipt_table else { return 0 };
-        let visited = open.visit(keys, |key, receipts| {
-            let tag = limits_by_tag.tag_for(key);
-            let limits = limits_by_tag.limits(tag);
-            let owner = limits_by_tag.share(key.tag());
+        let visited = open.visit(keys, |key, KeyReceipts { tag, receipts }| {
+            let (key, limits) = (key.with_tag(*tag), limits_by_tag.limits_of(*tag));
+            let owner = limits_by_tag.share(*tag);
             let before = receipts.len();
             let slot = table.find(key, displaced);
             let mut drop = |receipts: &mut Receipts, made_before: Time| {
@@ -201,11 +203,10 @@ impl<S: SlotKind> Locked<'_, S> {
                 };
                 match slot {
                     None => forget(&mut S::State::default()),
-                    Some(slot) if table.slot(slot).tag() == tag => {
+                    // A key's state and receipts are converted together.
+                    Some(slot) => {
                         S::update(SlotState { words: table.slot(slot).state, side_table, slot }, forget);
                     }
-                    // Receipts in terms of other limits become void with the key's next call.
-                    Some(_) => *receipts = Receipts::default(),
                 }
             };
             act(owner, key, receipts, &mut drop);

@@ -6,6 +6,7 @@ use super::limit_versions::LimitsByTag as _;
 use super::slot_kind::SlotKind;
 use super::{KeyOp, Store};
 use crate::key::Fingerprint;
+use sluicegate_core::algorithm::Verb;
 use sluicegate_core::receipts::{Receipt, ReserveCall};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Time};
@@ -33,6 +34,7 @@ impl<S: SlotKind> Store<S> {
         ask: ReserveCall,
     ) -> Result<Decision, NotReserved> {
         let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::Reserve).map_err(NotReserved::Unsupported)?;
         let tag = shard.guarded.limits_by_tag.tag_for(key);
         shard.tidy_receipts(now, &self.vacant);
         if !self.claim_receipt(&mut shard, tag, now) {
@@ -40,7 +42,7 @@ impl<S: SlotKind> Store<S> {
         }
         let latest = shard.guarded.latest;
         let reserved = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
-            // Charges from before there were receipts are no later than this.
+            // Charges that were made before the first receipt are no later than this.
             receipts.fit(limits);
             receipts.charged(latest);
             if receipts.len() >= RECEIPTS_PER_KEY_MAX {
@@ -67,11 +69,8 @@ impl<S: SlotKind> Store<S> {
         close: impl KeyOp<S, bool>,
     ) -> bool {
         let mut shard = self.lock(self.shard_of(key));
-        let is_open =
-            shard.guarded.receipt_table.as_ref().is_some_and(|receipt_table| receipt_table.contains(key));
-        // If the limits have changed since, they cannot read the receipt.
-        let changed = |slot| shard.table.slot(slot).tag() != shard.guarded.limits_by_tag.tag_for(key);
-        if !is_open || shard.find(key).is_some_and(changed) {
+        // A call that changes nothing does not convert the key to its current limits either.
+        if !shard.guarded.receipt_table.as_ref().is_some_and(|open| open.is_open(key, receipt)) {
             return false;
         }
         let closed = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
@@ -92,11 +91,10 @@ impl<S: SlotKind> Store<S> {
     /// Drops a receipt; its charge stays.
     pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
         let mut shard = self.lock(self.shard_of(key));
-        let mut receipts = shard.take_receipts(key, &self.vacant);
-        let limits_by_tag = &shard.guarded.limits_by_tag;
-        if receipts.discard(limits_by_tag.limits(limits_by_tag.tag_for(key)), receipt) {
-            shard.receipts_closed(key.tag(), 1, &self.vacant);
+        let Some(mut taken) = shard.take_all(key) else { return };
+        if taken.receipts.discard(shard.guarded.limits_by_tag.limits_of(taken.tag), receipt) {
+            shard.receipts_closed(taken.tag, 1, &self.vacant);
         }
-        shard.put_receipts(key, receipts);
+        shard.put_all(key, taken);
     }
 }

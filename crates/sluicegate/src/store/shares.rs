@@ -1,8 +1,9 @@
 //! How many keys, log entries and receipts each scope may hold in a store that several limiters
 //! share.
 //!
-//! Every scope has a share of each, by weight; what follows says it for keys. The scopes of
-//! untrusted limits have one share together: a quarter, or everything if there are no others.
+//! Every scope has a share of each, by weight. The rules below are written for keys, and hold for
+//! all three. The scopes of untrusted limits have one share together: a quarter, or everything if
+//! there are no others.
 //!
 //! ```text
 //! max_keys   [ scope ][ scope ][ scope, weight 2   ][ untrusted ][ spare ]
@@ -14,10 +15,11 @@
 //!            then the only ones that others evict. Under `OnFull::Deny` nothing is lent.
 //! Spare      A new key takes a slot of its own shard, which may hold no key of a borrower. So a
 //!            sixteenth of the keys belongs to no share and is not lent: a scope within its share
-//!            takes room from there. When all of it is in use, borrowers hold at least as much,
-//!            12 keys per shard on average; a shard has none of them with a chance below 1 in
-//!            100 000. Only then does the key with the least debt around the new one make way,
-//!            whichever scope it belongs to. Tables of a few keys share less exactly.
+//!            takes room from this spare part. When all of it is in use, borrowers hold at least as
+//!            much, 12 keys per shard on average, and the chance that a shard has none of their keys
+//!            is below 1 in 100 000. Only in such a shard does the key with the least debt around
+//!            the new one make way, whichever scope it belongs to. In tables of a few keys the
+//!            shares are less exact.
 //! Threads    Counts are read without a lock. Threads that evict keys of one scope at the same
 //!            moment may take it below its share, by less than their number.
 //! ```
@@ -86,7 +88,8 @@ pub(crate) struct Share {
     sweep_at: AtomicU64,
 }
 
-/// Held by every limiter of a scope. The weight of its share counts while one is left.
+/// Held by every limiter of a scope. The weight of the scope's share counts as long as one of them
+/// exists.
 pub(crate) struct Attached(Arc<Share>);
 
 impl SharedPools {
@@ -167,7 +170,7 @@ impl Share {
     /// must stay cheap, so most of them do not sweep.
     pub(super) fn is_sweep_due(&self, now: Time) -> bool {
         let (now, at) = (now.as_micros(), self.sweep_at.load(Ordering::Relaxed));
-        // If the clock has stepped backwards, do not wait for longer than the interval.
+        // If the clock has stepped back, do not wait for longer than the interval.
         let is_due = now >= at || now + SWEEP_INTERVAL_MICROS < at;
         if is_due {
             self.sweep_at.store(now + SWEEP_INTERVAL_MICROS, Ordering::Relaxed);
@@ -191,7 +194,8 @@ impl Share {
     fn set_weight(&self, new: u64) {
         if let Some(weight) = &self.weight {
             let old = weight.swap(new, Ordering::Relaxed);
-            // Wraps around in between if the sum shrinks, and is right in the end.
+            // The added difference wraps around if the weight shrinks, and the sum is exact again
+            // afterwards.
             self.of.weights.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
         }
     }
@@ -211,7 +215,7 @@ impl Attached {
         &self.0
     }
 
-    /// Changes the weight.
+    /// Changes the weight of the scope's share.
     pub(crate) fn set_weight(&self, weight: u32) {
         self.0.set_weight(weight.into());
     }

@@ -268,7 +268,7 @@ impl SlotKind for LogSlot {
     ) -> Result<Charged, NotCharged> {
         let [limit] = limits else { return Err(NotCharged::UNKNOWN) };
         let log = slot_state.side_entry();
-        // Growing takes entries from the pool.
+        // To grow, a log has to claim entries from the pool, which only the full path does.
         if limit.growth(log, now, cost) > 0 {
             return Err(NotCharged::UNKNOWN);
         }

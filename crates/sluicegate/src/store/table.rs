@@ -23,7 +23,7 @@
 //!
 //! Why our own table: other maps rehash all keys when they grow (a pause of seconds at ten
 //! million), follow a pointer per key, or offer neither a bound nor a choice of the key to evict. A
-//! cache evicts the least recently used key, which lets an offender go free. This table evicts by
+//! cache evicts the least recently used key, and so forgives an offender. This table evicts by
 //! debt, among the keys around the new one.
 
 use super::NoMemory;
@@ -111,8 +111,8 @@ impl<'a, S: SlotKind> Table<'a, S> {
         find_in(primary).or_else(|| if displaced.includes(primary) { find_in(secondary) } else { None })
     }
 
-    /// Loads a word of the slot where the key most likely is, so that it is cached when it is
-    /// looked up.
+    /// Loads a word of the slot where the key most likely is, so that the slot is cached when the
+    /// key is looked up.
     #[inline]
     pub(super) fn touch(self, key: Fingerprint) -> u64 {
         self.slot(preferred(key)).high.load(Ordering::Relaxed)

@@ -192,15 +192,15 @@ fn a_refund_to_an_unseen_key_evicts_no_key() {
     }
 }
 
-/// Whether a key has recovered is decided by the limits that would apply to it: they may count what
-/// the old ones did not, or the reverse.
+/// Whether a key has recovered is decided by the limits that would apply to it. What had aged out
+/// under the old ones does not count again.
 #[test]
 fn after_a_change_eviction_follows_the_new_limits() {
     let (limiter, clock) = limiter("sliding-log 5/1s", 1, OnFull::Deny);
     assert!(limiter.check_cost("a", 5).allowed());
     limiter.change("sliding-log 5/1h").unwrap();
     clock.advance(Duration::from_secs(10));
-    assert!(!limiter.check("b").allowed() && !limiter.check("a").allowed(), "its calls count");
+    assert!(limiter.check("b").allowed() && !limiter.contains("a"), "its calls have aged out");
 
     let (limiter, _) = self::limiter("fixed-window 5/1d", 1, OnFull::Deny);
     assert!(limiter.check_cost("a", 5).allowed());

@@ -4,7 +4,7 @@
 use chrono::{DateTime, Datelike as _, NaiveDate, Offset as _, TimeZone as _, Utc};
 use chrono_tz::Tz;
 use sluicegate::Limit;
-use sluicegate_core::{Algorithm as _, AnyState, Time};
+use sluicegate_core::{Algorithm as _, AnyState, Span, Time, Window};
 
 const MINUTE: i64 = 60;
 
@@ -42,6 +42,14 @@ fn by_limit(unit: &str, zone: &str, from: i64, to: i64) -> Vec<i64> {
     let time = |second: i64| Time::from_micros(u64::try_from(second).unwrap() * 1_000_000).unwrap();
     std::iter::successors(Some(next(time(from))), |at| Some(next(*at)))
         .take_while(|at| *at <= time(to))
+        .inspect(|start| {
+            // From its first to its last moment a window has these bounds.
+            let window = Window { start: *start, end: next(*start) };
+            let last = Time::from_micros(window.end.as_micros() - 1).unwrap();
+            for at in [*start, start.saturating_add(Span::from_micros(1)), last] {
+                assert_eq!(made.window(&AnyState::default(), at), Some(window), "{unit} {zone}");
+            }
+        })
         .map(|at| i64::try_from(at.as_micros() / 1_000_000).unwrap())
         .collect()
 }

@@ -18,7 +18,7 @@ fn calls_are_charged_all_or_nothing() {
     let check = |user_cost, site_cost| {
         let calls = [per_user.call("user:42", user_cost), per_ip.call(ip, 1), site.call(site_cost)];
         let decision = check_all(&calls).unwrap();
-        (decision.allowed(), decision.limit(), decision.remaining(), decision.denied_by())
+        (decision.allowed(), decision.limit(), decision.remaining(), decision.denied_call())
     };
     assert_eq!(check(1, 50), (true, 3, 2, None), "the user has the least remaining");
     assert_eq!(check(3, 10), (false, 3, 2, Some(0)), "the user has only 2 left");
@@ -26,6 +26,29 @@ fn calls_are_charged_all_or_nothing() {
     assert_eq!(check(1, 50), (true, 100, 0, None), "so this is still allowed, and uses up the site");
     assert_eq!(per_ip.peek(ip, 0).remaining(), 8);
     assert_eq!((per_user.stats().allowed, per_user.stats().denied), (2, 2));
+}
+
+#[test]
+fn a_denial_names_its_call_and_the_limit_of_that_call() {
+    let (per_user, per_tenant) =
+        (limiter("sliding-log 3/60s"), limiter("token-bucket 10/s + fixed-window 20/day"));
+    let denied = |calls: &[Call<'_>]| {
+        let decision = check_all(calls).unwrap();
+        (decision.denied_call(), decision.denied_by())
+    };
+    assert_eq!(denied(&[per_user.call("k", 3), per_tenant.call("acme", 10)]), (None, None));
+    assert_eq!(denied(&[per_user.call("j", 1), per_tenant.call("acme", 1)]), (Some(1), Some(0)));
+    assert_eq!(denied(&[per_user.call("k", 1), per_tenant.call("acme", 1)]), (Some(0), Some(0)));
+    assert_eq!(
+        denied(&[per_user.call("j", 1), per_tenant.call("acme", 21)]),
+        (Some(1), Some(0)),
+        "the first on a tie"
+    );
+    // Calls on one key count as the first of them.
+    let (other, acme) = (per_user.call("j", 1), per_tenant.call("acme", 8));
+    assert_eq!(denied(&[other, other, acme, acme]), (Some(2), Some(0)));
+    per_tenant.change("token-bucket 100/s + fixed-window 20/day").unwrap();
+    assert_eq!(denied(&[other, other, acme, acme]), (Some(2), Some(1)));
 }
 
 #[test]

@@ -29,13 +29,13 @@ fn a_decision_is_its_fields() {
     assert_eq!(
         to_value(allowed).unwrap(),
         json!({"allowed": true, "limit": 5, "remaining": 4, "retry_after": null, "reset_after": 12_000_000,
-               "delay": 0, "denied_by": null})
+               "delay": 0, "denied_by": null, "denied_call": null})
     );
     let denied = limiter.check_cost("user:42", 5);
     assert_eq!(
         to_value(denied).unwrap(),
         json!({"allowed": false, "limit": 5, "remaining": 4, "retry_after": {"after": 12_000_000},
-               "reset_after": 12_000_000, "delay": 0, "denied_by": 0})
+               "reset_after": 12_000_000, "delay": 0, "denied_by": 0, "denied_call": 0})
     );
     let never = limiter.check_cost("user:42", 6);
     assert_eq!(to_value(never).unwrap()["retry_after"], json!("never"));
@@ -47,13 +47,14 @@ fn a_decision_is_its_fields() {
 #[test]
 fn data_that_no_limit_decides_is_rejected() {
     let valid = json!({"allowed": true, "limit": 5, "remaining": 4, "retry_after": null, "reset_after": 0,
-                       "delay": 0, "denied_by": null});
+                       "delay": 0, "denied_by": null, "denied_call": null});
     assert!(from_value::<Decision>(valid.clone()).is_ok());
     for (field, value) in [
         ("allowed", json!(false)),
         ("retry_after", json!("never")),
         ("retry_after", json!("sometimes")),
         ("denied_by", json!(0)),
+        ("denied_call", json!(0)),
         ("limit", json!(1_u64 << 32)),
         ("remaining", json!(-1)),
         ("delay", json!(0.5)),

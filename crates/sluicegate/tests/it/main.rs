@@ -22,6 +22,7 @@ mod shares;
 mod smooth;
 mod syntax_errors;
 mod threads;
+mod usage;
 #[cfg(not(loom))]
 mod utc_steps;
 #[cfg(not(loom))]

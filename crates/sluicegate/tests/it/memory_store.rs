@@ -104,7 +104,7 @@ fn debt_can_be_preserved_as_recovery_time() {
 }
 
 #[test]
-fn receipts_work_in_the_store_until_limits_change() {
+fn receipts_work_in_the_store_and_survive_a_change() {
     let (store, _) = store();
     let mails = limiter(&store, "mails", "token-bucket 1/h burst=10");
     let others = limiter(&store, "others", "token-bucket 1/h burst=5");
@@ -119,8 +119,9 @@ fn receipts_work_in_the_store_until_limits_change() {
     assert_eq!(others.peek("k", 0).remaining(), 5);
     mails.change("token-bucket 1/h burst=20").unwrap();
     assert!(mails.check("k").allowed(), "the new limit applies to the key");
-    assert!(!store.cancel(&three), "it is in terms of the old limit");
     assert_eq!(mails.peek("k", 0).remaining(), 15);
+    assert!(store.cancel(&three), "it is converted with the key");
+    assert_eq!(mails.peek("k", 0).remaining(), 18);
 }
 
 /// Under whichever limits the receipts were created.
@@ -276,7 +277,8 @@ fn limiters_of_one_store_are_charged_all_or_nothing() {
     assert!(decision.allowed());
     assert_eq!(each.iter().map(Decision::remaining).collect::<Vec<_>>(), [1, 99, 0]);
     let (decision, each) = check_all_each_at(&calls, now).unwrap();
-    assert_eq!(decision.denied_by(), Some(2));
+    assert_eq!((decision.denied_call(), decision.denied_by()), (Some(2), Some(0)));
+    assert_eq!(each[2].denied_call(), Some(2));
     assert_eq!(each.iter().map(Decision::allowed).collect::<Vec<_>>(), [true, true, false]);
     assert_eq!(site.peek("", 0).remaining(), 99, "nothing was charged");
     // Calls on the same key are merged, and both get the same decision.

@@ -5,7 +5,7 @@ use fastrand::Rng;
 use redis_testkit::{Cluster, Options, Server};
 use sluicegate::backend::LeaseBackend;
 use sluicegate::semaphore::LeaseId;
-use sluicegate::{Decision, Limit, RetryAfter, Span, Time};
+use sluicegate::{Decision, Limit, RetryAfter, Span, Time, Usage};
 use sluicegate_core::concurrency::{Concurrency, LeaseHandle, Leases, SCAN_MAX};
 use sluicegate_model as model;
 use sluicegate_redis::{RedisLease, RedisSemaphore, RedisStore};
@@ -87,10 +87,15 @@ impl ParityKey {
     async fn peek(&mut self, key: &str, cost: u32, now: Time) {
         let answer = self.backend().peek(&key, cost.into(), Some(now)).await.unwrap();
         assert_eq!(answer.decision(), self.rule.peek(&mut self.leases, now, cost), "cost {cost} at {now:?}");
+        let (_, usage) = self.backend().usage(&key, Some(now)).await.unwrap();
+        assert_eq!(usage, self.rule.usage(&mut self.leases, now), "at {now:?}");
         let rule = self.model_rule();
         if let Some(model) = &mut self.model {
             let expected = model.peek(rule, now.as_micros(), cost.into());
             assert_eq!(model_decision(answer.decision()), expected, "cost {cost} at {now:?}");
+            let model::Usage { limit, used, remaining, reset_after, .. } = model.usage(rule, now.as_micros());
+            let reset_after = Span::from_micros(reset_after);
+            assert_eq!(usage, Usage { limit, used, remaining, reset_after, window: None }, "at {now:?}");
         }
     }
 

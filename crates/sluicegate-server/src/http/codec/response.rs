@@ -1,11 +1,12 @@
 //! A decision as JSON.
 
-use crate::engine::{Decided, Reason, Source};
+use crate::engine::{Call, Decided, LimitUsage, Reason, Source};
 use crate::wire::unix_millis_up;
 use serde::Serialize;
 use sluicegate::{RetryAfter, Time};
+use std::borrow::Cow;
 
-/// The fields of a decision: always these eight, and `source` if a fallback decided. Milliseconds
+/// The fields of a decision: always these nine, and `source` if a fallback decided. Milliseconds
 /// are rounded up.
 #[derive(Serialize)]
 pub(in crate::http) struct Fields<'a> {
@@ -17,13 +18,28 @@ pub(in crate::http) struct Fields<'a> {
     delay_ms: u64,
     pub(in crate::http) denied_by: Option<&'a str>,
     reason: Option<&'static str>,
+    denied: Option<Denied<'a>>,
     /// What decided in place of the shared store.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'static str>,
 }
 
-impl<'a> From<&Decided<'a>> for Fields<'a> {
-    fn from(decided: &Decided<'a>) -> Fields<'a> {
+/// What denied a request.
+#[derive(Serialize)]
+struct Denied<'a> {
+    /// The index of the call.
+    call: usize,
+    rule: Cow<'a, str>,
+    limit: Option<&'a str>,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a decision on a request with these calls.
+    pub(in crate::http) fn new(decided: &Decided<'a>, calls: &'a [Call<'_>]) -> Fields<'a> {
+        let denied = decided.denied_call().and_then(|index| {
+            let rule = calls.get(index)?.rule().text();
+            Some(Denied { call: index, rule, limit: decided.denied_by() })
+        });
         Fields {
             allowed: decided.allowed(),
             limit: decided.limit(),
@@ -36,6 +52,7 @@ impl<'a> From<&Decided<'a>> for Fields<'a> {
             delay_ms: decided.delay().as_millis_up(),
             denied_by: decided.denied_by(),
             reason: decided.reason().map(Reason::as_str),
+            denied,
             source: decided.fallback().map(Source::as_str),
         }
     }
@@ -76,5 +93,38 @@ pub(in crate::http) struct Next {
 impl From<Time> for Next {
     fn from(time: Time) -> Next {
         Next { next_ms: unix_millis_up(time) }
+    }
+}
+
+/// What a key has used.
+#[derive(Serialize)]
+pub(in crate::http) struct Usages {
+    limits: Vec<OneUsage>,
+}
+
+/// What a key has used under one limit. Milliseconds are rounded up.
+#[derive(Serialize)]
+struct OneUsage {
+    text: String,
+    limit: u64,
+    used: u64,
+    remaining: u64,
+    reset_after_ms: u64,
+    window_start_ms: Option<u64>,
+    window_end_ms: Option<u64>,
+}
+
+impl From<Vec<LimitUsage>> for Usages {
+    fn from(limits: Vec<LimitUsage>) -> Usages {
+        let one = |LimitUsage { text, usage }| OneUsage {
+            text,
+            limit: usage.limit,
+            used: usage.used,
+            remaining: usage.remaining,
+            reset_after_ms: usage.reset_after.as_millis_up(),
+            window_start_ms: usage.window.map(|window| unix_millis_up(window.start)),
+            window_end_ms: usage.window.map(|window| unix_millis_up(window.end)),
+        };
+        Usages { limits: limits.into_iter().map(one).collect() }
     }
 }

@@ -1,13 +1,14 @@
 //! The verbs: calls to the engine by POST.
 
 use super::super::Context;
-use super::super::codec::{Answer, CallBody, Done, Extra, Fields, Next, RateLimit, RequestBody};
+use super::super::codec::{Answer, CallBody, Done, Extra, Fields, Next, RateLimit, RequestBody, Usages};
 use super::problem::{Rejection, denied, failed_closed, json};
 use crate::engine::{Call, Decided, Engine, Reason, RequestError, RuleCache, decide};
 use crate::wire::span_of_millis;
 use axum::http::StatusCode;
 use axum::response::Response;
 use sluicegate::{Span, Time};
+use std::slice;
 
 /// A path under `/v1/`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,13 +22,14 @@ pub(super) enum Verb {
     Settle,
     Reset,
     Next,
+    Usage,
     Acquire,
     Renew,
     Release,
 }
 
 impl Verb {
-    pub(super) const ALL: [Verb; 12] = [
+    pub(super) const ALL: [Verb; 13] = [
         Verb::Check,
         Verb::Peek,
         Verb::Take,
@@ -37,6 +39,7 @@ impl Verb {
         Verb::Settle,
         Verb::Reset,
         Verb::Next,
+        Verb::Usage,
         Verb::Acquire,
         Verb::Renew,
         Verb::Release,
@@ -53,6 +56,7 @@ impl Verb {
             Verb::Settle => "/v1/settle",
             Verb::Reset => "/v1/reset",
             Verb::Next => "/v1/next",
+            Verb::Usage => "/v1/usage",
             Verb::Acquire => "/v1/acquire",
             Verb::Renew => "/v1/renew",
             Verb::Release => "/v1/release",
@@ -67,7 +71,7 @@ impl Verb {
             Verb::Reserve | Verb::Acquire => &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms"],
             Verb::Cancel => &["receipt"],
             Verb::Settle => &["receipt", "cost"],
-            Verb::Reset | Verb::Next => &["rule", "limit", "key", "key_base64"],
+            Verb::Reset | Verb::Next | Verb::Usage => &["rule", "limit", "key", "key_base64"],
             Verb::Renew | Verb::Release => &["rule", "limit", "key", "key_base64", "lease"],
         }
     }
@@ -100,6 +104,11 @@ impl Verb {
                 let next = engine.call(target.as_target(), 0)?.next_window(now).await?;
                 Ok(json(StatusCode::OK, &Next::from(next)))
             }
+            Verb::Usage => {
+                let target = body.call.target()?;
+                let limits = engine.call(target.as_target(), 0)?.usage(now).await?;
+                Ok(json(StatusCode::OK, &Usages::from(limits)))
+            }
             Verb::Renew => {
                 let target = body.call.target()?;
                 Ok(done(engine.renew(target.as_target(), body.lease()?, now).await?))
@@ -117,7 +126,7 @@ impl Verb {
                 let target = body.call.target()?;
                 let call = engine.call(target.as_target(), cost(engine, &body.call)?)?;
                 let (decided, extra) = self.decide(&body, &call, now).await?;
-                Ok(respond(&decided, extra, [(&call, decided)], enforce))
+                Ok(respond(&decided, extra, slice::from_ref(&call), [decided], enforce))
             }
         }
     }
@@ -159,7 +168,7 @@ async fn check(engine: &Engine, body: &RequestBody, now: Time, enforce: bool) ->
     decide(std::iter::once(&call), now, |answer| decided = Some(answer)).await;
     // There is one answer per call.
     let decided = decided.unwrap_or_else(|| Err(RequestError::unavailable("the store did not answer")))?;
-    Ok(respond(&decided, Extra::Nothing {}, [(&call, decided)], enforce))
+    Ok(respond(&decided, Extra::Nothing {}, slice::from_ref(&call), [decided], enforce))
 }
 
 async fn acquire(
@@ -197,7 +206,8 @@ async fn acquire(
         context.progress.add_undelivered(lease, waits);
     }
     let decided = leased.decided();
-    Ok(respond(&decided, Extra::Lease { lease: text }, [(leased.call(), decided)], enforce))
+    let calls = slice::from_ref(leased.call());
+    Ok(respond(&decided, Extra::Lease { lease: text }, calls, [decided], enforce))
 }
 
 async fn all_or_nothing(
@@ -216,19 +226,20 @@ async fn all_or_nothing(
     });
     let calls = calls.collect::<Result<Vec<Call<'_>>, RequestError>>()?;
     let (all, each) = engine.check_all(&calls, now).await?;
-    let extra = Extra::Checks { checks: each.iter().map(Fields::from).collect() };
-    Ok(respond(&all, extra, calls.iter().zip(each), enforce))
+    let checks = each.iter().map(|decided| Fields::new(decided, &calls)).collect();
+    Ok(respond(&all, Extra::Checks { checks }, &calls, each, enforce))
 }
 
-/// The response to a request that was decided; `each` holds its calls.
+/// The response to a request that was decided, with its calls and their decisions.
 fn respond<'c>(
     decided: &Decided<'c>,
     extra: Extra<'_>,
-    each: impl IntoIterator<Item = (&'c Call<'c>, Decided<'c>)>,
+    calls: &'c [Call<'_>],
+    each: impl IntoIterator<Item = Decided<'c>>,
     enforce: bool,
 ) -> Response {
-    let fields = RateLimit::of(each.into_iter());
-    let answer = Answer { fields: decided.into(), extra };
+    let fields = RateLimit::of(calls.iter().zip(each));
+    let answer = Answer { fields: Fields::new(decided, calls), extra };
     let mut response = if !enforce || decided.allowed() {
         json(StatusCode::OK, &answer)
     } else if decided.reason() == Some(Reason::StoreFailed) {

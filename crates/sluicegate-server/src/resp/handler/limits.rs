@@ -4,9 +4,9 @@ use super::super::codec::{Command, Replies};
 use super::Context;
 use super::arguments::{integer, options, target, text, whole};
 use super::rejection::Rejection;
-use crate::engine::{Call, Decided, Engine, RuleCache, RuleSpec, Target, Throttle, Throttled};
+use crate::engine::{Call, Decided, Engine, LimitUsage, RuleCache, RuleSpec, Target, Throttle, Throttled};
 use crate::wire;
-use sluicegate::{RetryAfter, Span};
+use sluicegate::{RetryAfter, Span, Window};
 
 /// The number of items of a decision.
 pub(super) const DECISION: usize = 7;
@@ -76,7 +76,15 @@ pub(super) async fn check_all(command: Command<'_>, context: Context<'_>) -> Res
         calls.push(engine.call(target, engine.cost(whole(cost, "cost")?)?)?);
     }
     let (all, _) = engine.check_all(&calls, now).await?;
-    decision(&all, DECISION, replies);
+    decision(&all, DECISION + 2, replies);
+    let denied = all.denied_call().and_then(|index| Some((index, calls.get(index)?)));
+    if let Some((index, call)) = denied {
+        replies.bulk(call.rule().text().as_bytes());
+        replies.integer(index);
+    } else {
+        replies.nil();
+        replies.nil();
+    }
     Ok(())
 }
 
@@ -137,6 +145,28 @@ pub(super) async fn next(command: Command<'_>, context: Context<'_>) -> Result<(
     Ok(())
 }
 
+pub(super) async fn usage(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    let Context { now, service, replies, .. } = context;
+    let usages = service.engine.call(target(command)?, 0)?.usage(now).await?;
+    replies.array(usages.len());
+    for LimitUsage { text, usage } in usages {
+        replies.array(7);
+        replies.bulk(text.as_bytes());
+        for number in [usage.limit, usage.used, usage.remaining, usage.reset_after.as_millis_up()] {
+            // The largest integer of the protocol. Only centuries of debt exceed it.
+            replies.integer(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+        if let Some(Window { start, end }) = usage.window {
+            replies.integer(wire::unix_millis_up(start));
+            replies.integer(wire::unix_millis_up(end));
+        } else {
+            replies.nil();
+            replies.nil();
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn rules(context: Context<'_>) {
     let Context { service, replies, .. } = context;
     let rules = service.engine.rules();
@@ -186,8 +216,8 @@ fn receipt(command: Command<'_>) -> Result<&str, Rejection> {
     text(command.get(1).unwrap_or_default(), "receipt")
 }
 
-/// Writes the seven items of a decision. `items` is the length of the array: some commands add an
-/// eighth.
+/// Writes the seven items of a decision. `items` is the length of the array: some commands add
+/// others.
 pub(super) fn decision(decided: &Decided<'_>, items: usize, replies: &mut Replies) {
     replies.array(items);
     replies.integer(u8::from(decided.allowed()));
