@@ -10,6 +10,7 @@ use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Charges, Rollback, Times};
 use crate::time::{Exact, Span, Time};
 use crate::verbs::{Unsupported, Verbs as _};
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Identifies one reservation of one key, for one cancel or settle. The store chooses the numbers,
@@ -52,8 +53,10 @@ impl Block {
     /// Drops the receipts that are void under every limit. All charges are written.
     fn drop_void(&mut self) {
         let Block { open, lanes } = self;
-        let is_void = |at: usize| lanes.iter().all(|lane| lane.charges[at] == Charge::VOID);
-        let kept: Vec<bool> = (0..open.len()).map(|at| !is_void(at)).collect();
+        let mut kept = vec![false; open.len()];
+        for lane in &*lanes {
+            kept.iter_mut().zip(&lane.charges).for_each(|(kept, charge)| *kept |= *charge != Charge::VOID);
+        }
         if kept.contains(&false) {
             let mut each = kept.iter();
             open.retain(|_| each.next() == Some(&true));
@@ -81,9 +84,8 @@ struct Lane {
 }
 
 impl Lane {
-    /// The charge at a position, as it is now.
-    fn get<A: Algorithm>(&self, limit: &A, at: usize) -> Charge {
-        let mut charge = self.charges[at];
+    /// A charge of the lane as it is now, from how it was written.
+    fn current<A: Algorithm>(&self, limit: &A, mut charge: Charge) -> Charge {
         if let Some(moved) = &self.moved {
             limit.shift_down(moved, &mut charge);
         }
@@ -114,7 +116,7 @@ impl Lane {
             return true;
         }
         if sorted && oldest.stack == newest.stack {
-            let (first, last) = (self.get(limit, 0), self.get(limit, self.charges.len() - 1));
+            let (first, last) = (self.current(limit, oldest), self.current(limit, newest));
             let (mut first_lowered, mut last_lowered) = (first, last);
             lower(&mut first_lowered);
             lower(&mut last_lowered);
@@ -378,9 +380,10 @@ impl Receipts {
             let Some(Block { open, lanes }) = self.blocks.first() else { return };
             let mut charges = limits.iter().zip(states).zip(&self.latest).zip(lanes);
             let counts = charges.any(|(((limit, state), latest), lane)| {
-                limit.counts(state, Times { now, latest: *latest }, &lane.get(limit, 0))
+                let oldest = lane.charges.first().map(|charge| lane.current(limit, *charge));
+                oldest.is_some_and(|oldest| limit.counts(state, Times { now, latest: *latest }, &oldest))
             });
-            if counts || open[0].made >= made_before {
+            if counts || open.first().is_none_or(|open| open.made >= made_before) {
                 return;
             }
             self.remove(limits, 0, 0);
@@ -400,8 +403,8 @@ impl Receipts {
     fn push<A: Algorithm>(&mut self, limits: &[A], open: OpenReceipt, charges: &[Charge]) {
         if let Some(last) = self.blocks.last() {
             let fell = |((limit, lane), charge): ((&A, &Lane), &Charge)| {
-                let before = lane.get(limit, lane.charges.len() - 1);
-                (charge.stack, charge.height) < (before.stack, before.height)
+                let before = lane.charges.last().map(|before| lane.current(limit, *before));
+                before.is_some_and(|before| (charge.stack, charge.height) < (before.stack, before.height))
             };
             self.unsorted |= limits.iter().zip(&last.lanes).zip(charges).any(fell);
         } else {
@@ -422,23 +425,22 @@ impl Receipts {
 
     /// Removes a receipt, and returns its charges. Those of others stay as they are.
     fn remove<A: Algorithm>(&mut self, limits: &[A], index: usize, at: usize) -> Vec<Charge> {
-        let block = &mut self.blocks[index];
+        let Some(block) = self.blocks.get_mut(index) else { return Vec::new() };
         block.open.remove(at);
         let take = |(limit, lane): (&A, &mut Lane)| {
-            let charge = lane.get(limit, at);
-            lane.charges.remove(at);
-            charge
+            let charge = lane.charges.remove(at);
+            lane.current(limit, charge)
         };
         let charges = limits.iter().zip(&mut block.lanes).map(take).collect();
-        let lanes = block.lanes.len();
+        let (open, lanes) = (block.open.len(), block.lanes.len());
         // Blocks from before a limit was added have fewer lanes.
         let next = self.blocks.get(index + 1).filter(|next| next.lanes.len() == lanes);
-        let (open, of_next) = (self.blocks[index].open.len(), next.map_or(BLOCK_MAX, |next| next.open.len()));
+        let of_next = next.map_or(BLOCK_MAX, |next| next.open.len());
         if open == 0 {
             self.blocks.remove(index);
         } else if open + of_next <= BLOCK_MAX / 2 {
             let next = self.blocks.remove(index + 1);
-            let block = &mut self.blocks[index];
+            let Some(block) = self.blocks.get_mut(index) else { return charges };
             block.open.extend(next.open);
             for ((limit, lane), mut next) in limits.iter().zip(&mut block.lanes).zip(next.lanes) {
                 lane.write(limit);
@@ -482,6 +484,7 @@ pub struct ReserveCall {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::as_conversions, reason = "a test may panic")]
 mod tests {
     use super::*;
     use crate::bounds::Rate;
@@ -489,8 +492,8 @@ mod tests {
     use crate::sliding_window::SlidingWindow;
     use crate::token_bucket::TokenBucket;
 
-    /// Compared with a list of charges that every return visits, on random calls and changes between
-    /// two limits.
+    /// Compared with a list of charges that every return visits, on random calls and changes
+    /// between two limits.
     fn behaves_as_a_list<A: Algorithm<State: PartialEq + core::fmt::Debug>>(limit: &A, other: &A) {
         for seed in 0..300_u64 {
             let mut random = seed * 7_919 + 1;
@@ -512,7 +515,9 @@ mod tests {
                     receipts.fit(pair.1);
                     receipts.adopt(pair, &mut state, times, A::adopt);
                     let adopted = other.adopt(limit, &mut expected_state, times);
-                    expected.iter_mut().for_each(|(_, charge)| adopted.convert(charge));
+                    for (_, charge) in &mut expected {
+                        adopted.convert(charge);
+                    }
                     if let Adopted::Rescaled(_) = adopted {
                         latest = now.max(latest);
                     }
