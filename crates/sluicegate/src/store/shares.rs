@@ -158,7 +158,17 @@ impl Share {
 
     /// Returns `true` if the scope holds more of a pool than its share.
     pub(super) fn is_exceeded(&self, pool: Pool) -> bool {
-        self.held(pool).load(Ordering::Relaxed) > self.max(pool)
+        self.excess(pool) > 0
+    }
+
+    /// Returns how much more of a pool than its share the scope holds.
+    pub(super) fn excess(&self, pool: Pool) -> usize {
+        self.held(pool).load(Ordering::Relaxed).saturating_sub(self.max(pool))
+    }
+
+    /// Returns `true` if this is the share of all untrusted scopes.
+    pub(super) fn is_untrusted(&self) -> bool {
+        self.weight.is_none()
     }
 
     /// When the next search for room in a pool may start.
