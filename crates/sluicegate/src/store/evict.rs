@@ -38,7 +38,7 @@ use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::rollback::Times;
-use sluicegate_core::{Span, Time};
+use sluicegate_core::{FullPool, Span, Time};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -251,7 +251,8 @@ impl<S: SlotKind> Locked<'_, S> {
         // If the shard has no key that could make room, the wait is unknown.
         let is_known = demand.share.is_none() || candidates.soonest < Span::MAX;
         let wait = if is_known { candidates.soonest } else { Span::ZERO };
-        self.find_slot_elsewhere(&demand, [primary, secondary], now, store, pinned).ok_or(Full(wait))
+        self.find_slot_elsewhere(&demand, [primary, secondary], now, store, pinned)
+            .ok_or(Full { pool: FullPool::Keys, wait })
     }
 
     /// Makes room for a key that has a share and finds nothing to remove in its shard: first by

@@ -27,7 +27,7 @@ use super::{Full, Locked, Store, Vacancy, Vacant};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::algorithm::Algorithm as _;
-use sluicegate_core::{Span, Time};
+use sluicegate_core::{FullPool, Span, Time};
 use std::cmp::Reverse;
 use std::sync::Arc;
 
@@ -179,7 +179,8 @@ impl<S: SlotKind> Store<S> {
         }
         demand.found_none(&self.log_pool.search_at, now);
         self.log_pool.no_room.fetch_add(1, Ordering::Relaxed);
-        Err(Full(if search.soonest < Span::MAX { search.soonest } else { Span::ZERO }))
+        let wait = if search.soonest < Span::MAX { search.soonest } else { Span::ZERO };
+        Err(Full { pool: FullPool::LogEntries, wait })
     }
 
     /// Evicts a log, unless its slot has a new key or its scope is within its share by now.

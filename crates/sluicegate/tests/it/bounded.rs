@@ -2,7 +2,7 @@
 
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
-use sluicegate::{Limit, Limiter, MemoryStore, RetryAfter, Span, check_all};
+use sluicegate::{FullPool, Limit, Limiter, MemoryStore, RetryAfter, Span, check_all};
 use std::time::Duration;
 
 fn limiter(limits: &str, max_keys: usize, on_full: OnFull) -> (Limiter, ManualClock) {
@@ -152,6 +152,7 @@ fn a_full_store_may_deny_new_keys() {
     let denied = limiter.check("new");
     assert!(!denied.allowed());
     assert_eq!((denied.limit(), denied.remaining(), denied.denied_by()), (2, 0, None));
+    assert_eq!(denied.full_pool(), Some(FullPool::Keys));
     assert_eq!((limiter.stats().no_room, limiter.stats().denied), (1, 1));
     assert_eq!(denied.retry_after(), Some(RetryAfter::After(Span::from_micros(1_000_000))));
     assert!(!limiter.contains("new") && limiter.check(3).allowed(), "stored keys continue");
