@@ -113,8 +113,7 @@ impl<A: Algorithm> Account<A> {
     }
 
     /// Cancels a reservation: the part of its cost that still counts is returned to the key.
-    /// Returns `false` if there was no such part, or the receipt is used or unknown. Takes time
-    /// linear in the number of open receipts.
+    /// Returns `false` if there was no such part, or the receipt is used or unknown.
     pub fn cancel(&mut self, limits: &[A], now: Time, receipt: Receipt) -> bool {
         self.receipts.cancel(limits, &mut self.states, now, receipt)
     }
@@ -161,8 +160,8 @@ impl<A: Algorithm> Account<A> {
     }
 
     /// Expires the receipts of reservations made before a time.
-    pub fn expire_receipts(&mut self, made_before: Time) {
-        self.receipts.expire_made_before(made_before);
+    pub fn expire_receipts(&mut self, limits: &[A], made_before: Time) {
+        self.receipts.expire_made_before(limits, made_before);
     }
 
     /// Converts the key from another list of limits: see [`Receipts::adopt`].

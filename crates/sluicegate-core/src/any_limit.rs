@@ -247,6 +247,13 @@ impl Algorithm for AnyLimit {
         }
     }
 
+    fn counts(&self, state: &AnyState, times: Times, charge: &Charge) -> bool {
+        match self {
+            AnyLimit::Cell(limit) => limit.counts(state.cell(), times, charge),
+            AnyLimit::Log(limit) => limit.counts(state.log(), times, charge),
+        }
+    }
+
     fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
         match self {
             AnyLimit::Cell(limit) => limit.shift_down(rollback, charge),

@@ -437,9 +437,13 @@ impl<B: Bucket> Algorithm for B {
             (Gcra::ahead(self.for_waits(state, now), now), self.gcra().share);
         // Exact to 1 in 2^15, or to a microsecond; `recovers_in` breaks ties.
         let share = (ahead.whole >> shift).saturating_mul(u64::from(unit));
+        // Rounded to the nearest, without a division: exact up to a burst of 2^14. Cannot wrap: at
+        // most 2^32 times a burst below 2^31. Always fits: at most the burst.
+        let used = (share.min(1 << 32) * u64::from(self.gcra().burst) + (1 << 31)) >> 32;
+        let used = u32::try_from(used).unwrap_or(u32::MAX);
         // As in `is_idle`: a refunded key cannot be dropped before an unseen key would be full.
         let recovered = ahead.max(Gcra::ahead(self.unseen_for_waits(now), now));
-        Some(Debt { share, recovers_in: Span::from_micros(recovered.ceil()) })
+        Some(Debt { share, used, recovers_in: Span::from_micros(recovered.ceil()) })
     }
 
     /// Keeps the units that are still used now, after refilling at the old rate. Their time is

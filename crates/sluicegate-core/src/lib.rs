@@ -141,6 +141,6 @@ pub use bounds::Rate;
 pub use cell::Cell;
 pub use cell_limit::CellLimit;
 pub use concurrency::Concurrency;
-pub use decision::{Decision, Denied, RetryAfter};
+pub use decision::{Decision, Denied, FullPool, RetryAfter};
 pub use time::{Span, Time};
 pub use usage::{Usage, Window};

@@ -357,6 +357,13 @@ impl Algorithm for SlidingLog {
         Some(rollback)
     }
 
+    /// Without a copy of the log.
+    fn counts(&self, state: &Log, times: Times, charge: &Charge) -> bool {
+        let live = self.oldest_live(state, times.now);
+        let entry = Self::find(state, charge.stack).filter(|&index| index >= live);
+        entry.is_some_and(|index| charge.roll_back(charge.cost(), Self::cost_at(state, index)).is_some())
+    }
+
     fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
         charge.shift_down(rollback);
     }

@@ -219,6 +219,11 @@ impl Engine {
         self.inline.leases()
     }
 
+    /// The number of calls for which there was no room for another lease; `None` in a shared store.
+    pub fn no_lease_room(&self) -> Option<u64> {
+        self.storage.no_lease_room()
+    }
+
     /// The statistics of the memory store; `None` if keys live in a shared store.
     pub fn stats(&self) -> Option<StoreStats> {
         self.storage.stats()

@@ -94,7 +94,7 @@ use sluicegate_core::all_of::{check_list, check_within_list, peek_list, take_lis
 use sluicegate_core::decision::store::no_room;
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::verbs::Unsupported;
-use sluicegate_core::{Algorithm, AnyLimit, Decision, RetryAfter, Span, Time};
+use sluicegate_core::{Algorithm, AnyLimit, Decision, FullPool, RetryAfter, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use table::{KEYS_PER_SHARD, Tables};
@@ -137,9 +137,12 @@ fn claim_beyond(spared: usize, left: &AtomicUsize) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoMemory;
 
-/// The store has no room for a new key. There may be room after this time.
+/// The store has no room in a pool. There may be room after this time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Full(pub(crate) Span);
+pub(crate) struct Full {
+    pool: FullPool,
+    wait: Span,
+}
 
 /// The capacity of a store.
 #[derive(Clone, Copy, Debug)]
@@ -547,7 +550,7 @@ impl Full {
     /// Returns the denial of a call that found no room.
     fn denial<A: Algorithm>(self, limits: &[A]) -> Decision {
         let limit = limits.iter().map(Algorithm::limit).min().unwrap_or_default();
-        let wait = match self.0 {
+        let wait = match self.wait {
             // No key can make room: the other keys of the same request occupy all the slots in
             // question.
             Span::MAX => RetryAfter::Never,
@@ -557,6 +560,6 @@ impl Full {
             Span::ZERO => RetryAfter::After(Span::from_micros(1_000_000)),
             wait => RetryAfter::After(wait),
         };
-        no_room(limit, wait)
+        no_room(self.pool, limit, wait)
     }
 }

@@ -90,9 +90,9 @@ fn a_recovered_key_without_receipts_is_idle() {
     let (_, receipt) = account.reserve(&limits, at(0), 1, Span::ZERO).unwrap();
     assert!(!account.is_idle(&limits, at(59)));
     assert!(!account.is_idle(&limits, at(60)), "a receipt is open");
-    account.expire_receipts(at(0));
+    account.expire_receipts(&limits, at(0));
     assert_eq!(account.open_receipts(), 1, "made at that time, not before it");
-    account.expire_receipts(at(1));
+    account.expire_receipts(&limits, at(1));
     assert!(account.is_idle(&limits, at(60)));
     assert!(!account.settle(&limits, at(60), receipt.unwrap(), 5), "it has expired");
 }

@@ -243,6 +243,14 @@ impl Storage {
         }
     }
 
+    /// The number of calls for which there was no room for another lease; `None` in a shared store.
+    pub(super) fn no_lease_room(&self) -> Option<u64> {
+        match self {
+            Storage::Memory { leases, .. } => Some(leases.no_room()),
+            Storage::Redis(_) => None,
+        }
+    }
+
     /// The numbers of leases under inline limits; `None` in a shared store.
     pub(super) fn inline_leases(&self) -> Option<SemaphoreStats> {
         match self {

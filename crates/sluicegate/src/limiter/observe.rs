@@ -18,8 +18,7 @@ pub struct StoreStats {
     pub denied: u64,
     /// Keys that had to make room before they had recovered. If this grows, raise `max_keys`.
     pub evicted: u64,
-    /// Denials for want of room: of new keys, when the store is to deny them. They are among the
-    /// denied.
+    /// Denials because there was no room for another key. They are among the denied.
     pub no_room: u64,
     /// Keys held now, those that have recovered and not yet made room included.
     pub keys: usize,

@@ -54,8 +54,8 @@ impl Limiter {
     ///
     /// # Errors
     /// If the limit does not support this (`count=all`, `smooth`), or too many receipts are open:
-    /// of the key, or the limiter's `max_receipts`. A denial is not an error:
-    /// see [`Reservation::allowed`].
+    /// 16,384 of one key, or the limiter's `max_receipts`. A denial is not an error: see
+    /// [`Reservation::allowed`].
     pub fn reserve(&self, key: impl Key, cost: u64, max_wait: Duration) -> Result<Reservation, VerbError> {
         self.reserve_at(key, cost, max_wait, self.now())
     }

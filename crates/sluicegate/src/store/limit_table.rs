@@ -202,7 +202,7 @@ impl LimitsByTag<AnySlot> for LimitTable {
 
     /// That of the limiter, if the key is in its scope.
     fn tag_to_close(&self, written: u16, limiter: Option<u16>) -> u16 {
-        let share = |tag| self.entry(tag).map(|entry| &entry.share).filter(|share| share.is_of_one_scope());
+        let share = |tag| self.entry(tag).map(|entry| &entry.share).filter(|share| !share.is_untrusted());
         let is_same =
             |tag: &u16| share(written).zip(share(*tag)).is_some_and(|(one, other)| Arc::ptr_eq(one, other));
         limiter.filter(is_same).unwrap_or(written)

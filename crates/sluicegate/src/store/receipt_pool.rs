@@ -8,8 +8,9 @@
 //! Expired  A receipt expires when it is at least an hour old and its cost no longer counts. Every
 //!          reservation visits a few keys of its shard, and drops the expired receipts.
 //! Full     1. expired receipts of any scope are dropped
-//!          2. under `OnFull::Evict`, also younger ones whose cost no longer counts: those of the
-//!             same scope, and of scopes that exceed their share
+//!          2. under `OnFull::Evict`, also younger ones whose cost no longer counts: those of
+//!             scopes that exceed their share, and of the same scope if it has used up its own. (An
+//!             excess can still be reported for them, so a scope within its share keeps them.)
 //!          3. under `OnFull::Evict`, a scope within its share takes back what it has lent: the
 //!             oldest receipts of a scope that exceeds its own
 //!          4. a scope within its share takes the spare part
@@ -135,8 +136,7 @@ impl<S: SlotKind> Locked<'_, S> {
         let mut evicted = 0;
         let visited = self.visit_receipts(keys, now, &store.vacant, |owner, key, receipts, drop| {
             drop(receipts, made_before(now));
-            let exceeds = owner.is_some_and(|owner| owner.is_exceeded(Pool::Receipts));
-            if demand.deny || !demand.is_own(owner) && !exceeds {
+            if demand.deny || !demand.may_evict(owner) {
                 return;
             }
             let before = receipts.len();
@@ -161,7 +161,8 @@ impl<S: SlotKind> Locked<'_, S> {
         let most = borrower.map_or(TAKEN_BACK_MAX, |share| share.excess(Pool::Receipts).min(TAKEN_BACK_MAX));
         let Some(mut taken) = self.take_all(lent.key) else { return };
         let before = taken.receipts.len();
-        taken.receipts.discard_oldest(most);
+        let limits = self.guarded.limits_by_tag.limits_of(taken.tag);
+        taken.receipts.discard_oldest(limits, most);
         let evicted = before - taken.receipts.len();
         self.receipts_closed(taken.tag, evicted, &store.vacant);
         store.receipt_pool.evicted.fetch_add(evicted as u64, Ordering::Relaxed);

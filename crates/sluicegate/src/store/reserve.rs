@@ -1,7 +1,6 @@
 //! Reservations: charged now and used later. Until then a receipt can cancel or settle them.
 //!
-//! Open receipts are bounded in total (`receipt_pool.rs`), and per key, because a cancel visits all
-//! receipts of its key.
+//! Open receipts are bounded in total (`receipt_pool.rs`), and per key.
 
 use super::limit_versions::LimitsByTag as _;
 use super::slot_kind::SlotKind;
@@ -12,9 +11,8 @@ use sluicegate_core::receipts::{Receipt, ReserveCall};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Time};
 
-/// The most open receipts per key. A cancel visits each of them, which takes a few microseconds at
-/// this number.
-const RECEIPTS_PER_KEY_MAX: usize = 1_024;
+/// Open receipts per key, as in a shared store.
+const RECEIPTS_PER_KEY_MAX: usize = 16_384;
 
 /// Why nothing was reserved. (A denial is an answer, not an error.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +95,7 @@ impl<S: SlotKind> Store<S> {
     pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
         let mut shard = self.lock(self.shard_of(key));
         let Some(mut taken) = shard.take_all(key) else { return };
-        if taken.receipts.discard(receipt) {
+        if taken.receipts.discard(shard.guarded.limits_by_tag.limits_of(taken.tag), receipt) {
             shard.receipts_closed(taken.tag, 1, &self.vacant);
         }
         shard.put_all(key, taken);

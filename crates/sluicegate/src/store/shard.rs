@@ -17,7 +17,7 @@ use sluicegate_core::algorithm::{Charged, Verb};
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::rollback::Times;
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
-use sluicegate_core::{Decision, Time};
+use sluicegate_core::{Decision, FullPool, Time};
 use std::mem;
 use std::sync::Arc;
 
@@ -158,7 +158,8 @@ impl<S: SlotKind> Locked<'_, S> {
 
     /// Counts and returns the denial of a call that found no room.
     pub(super) fn denial(&mut self, full: Full, key: Fingerprint) -> Decision {
-        self.guarded.counts.no_room += 1;
+        // The pool of log entries counts its own.
+        self.guarded.counts.no_room += u64::from(full.pool == FullPool::Keys);
         let limits_by_tag = &self.guarded.limits_by_tag;
         full.denial(limits_by_tag.limits(limits_by_tag.tag_for(key)))
     }

@@ -136,11 +136,6 @@ impl SharedPools {
 }
 
 impl Share {
-    /// Returns `false` if this is the share of all untrusted scopes.
-    pub(super) fn is_of_one_scope(&self) -> bool {
-        self.weight.is_some()
-    }
-
     fn held(&self, pool: Pool) -> &AtomicUsize {
         &self.held[pool as usize]
     }
@@ -170,9 +165,14 @@ impl Share {
         self.excess(pool) > 0
     }
 
-    /// How much more of a pool the scope holds than its share.
+    /// Returns how much more of a pool than its share the scope holds.
     pub(super) fn excess(&self, pool: Pool) -> usize {
         self.held(pool).load(Ordering::Relaxed).saturating_sub(self.max(pool))
+    }
+
+    /// Returns `true` if this is the share of all untrusted scopes.
+    pub(super) fn is_untrusted(&self) -> bool {
+        self.weight.is_none()
     }
 
     /// When the next search for room in a pool may start.

@@ -1,7 +1,7 @@
 //! The memory of logs is bounded, and divided between scopes.
 
 use sluicegate::clock::ManualClock;
-use sluicegate::{Limiter, MemoryStore, OnFull};
+use sluicegate::{FullPool, Limiter, MemoryStore, OnFull};
 use std::time::Duration;
 
 const MAX: usize = 4_000;
@@ -102,7 +102,8 @@ fn resets_and_recovery_return_log_entries() {
     };
     assert_eq!(fill(), 1_000);
     assert_eq!(limiter.stats().log_entries, 1_000);
-    assert!(!limiter.check(10_u32).allowed() && limiter.stats().no_log_room == 1);
+    assert_eq!(limiter.check(10_u32).full_pool(), Some(FullPool::LogEntries));
+    assert_eq!((limiter.stats().no_log_room, limiter.stats().no_room), (1, 0));
     limiter.reset(0_u32);
     assert_eq!(limiter.stats().log_entries, 900);
     assert!(limiter.check(10_u32).allowed());
