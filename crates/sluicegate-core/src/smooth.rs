@@ -476,7 +476,10 @@ impl Algorithm for Smooth {
     /// stays. This also holds if only one of the two limits has a warm-up. (Guava's special cases,
     /// a maximum of 0 or infinity, do not occur here.)
     fn adopt(&self, old: &Self, state: &mut Cell, Times { now, .. }: Times) -> Adopted {
-        if let Some(permits) = decode(state) {
+        // Even the last bit stays, as if the limits had not changed in between.
+        if self != old
+            && let Some(permits) = decode(state)
+        {
             let permits = old.resync(permits, now);
             // In Guava's order of operations; the last bit may exceed the new maximum, as there.
             *state = encode(Permits { stored: permits.stored * self.max / old.max, ..permits });

@@ -63,11 +63,6 @@ impl Key {
         self.convert(at);
     }
 
-    /// Returns `true` if a receipt has a part here that has not expired.
-    pub(crate) fn has_open(&self, receipt: ReceiptId, at: i128) -> bool {
-        self.parts.get(&receipt).is_some_and(|part| part.ends_at().is_none_or(|end| at < end))
-    }
-
     /// Returns the key as it would be if it were advanced.
     pub(crate) fn seen_at(&self, at: i128) -> Cow<'_, Self> {
         if self.is_converted() && first_expired(&self.parts, at).is_none() {

@@ -377,7 +377,7 @@ impl Keys {
         let calls = keys.iter().enumerate().map(|(index, &key)| Some(Call { key, cost: cost(index)? }));
         let merged = merged(&calls.collect::<Option<Vec<_>>>().ok_or(Rejected::WrongCount)?);
         // A call that names no open receipt changes nothing, so it converts nothing either.
-        if !merged.iter().any(|call| self.keys[call.key.0].has_open(receipt, now.into())) {
+        if !self.has_part(receipt) {
             return Err(Rejected::NotOpen);
         }
         for Merged { key, .. } in &merged {

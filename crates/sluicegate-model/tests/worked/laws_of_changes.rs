@@ -9,6 +9,8 @@ fn with_other_parameters(rule: &Rule, dice: &mut Dice) -> Rule {
     let (count, period, burst) = (1 + dice.below(9), 1 + dice.below(40), 1 + dice.below(9));
     match rule.clone() {
         Rule::Bucket { initial, .. } => Rule::Bucket { count, period, burst, initial },
+        Rule::LeakyBucket { .. } => Rule::LeakyBucket { count, period, capacity: burst },
+        Rule::MinInterval { .. } => Rule::MinInterval { interval: period },
         Rule::Pacer { .. } => Rule::Pacer { count, period, queue: burst - 1 },
         Rule::FixedWindow { windows, .. } => Rule::FixedWindow { count, windows },
         Rule::SlidingLog { count_all, .. } => Rule::SlidingLog { count, period, count_all },
@@ -25,6 +27,11 @@ fn raised(rule: &Rule, dice: &mut Dice) -> Rule {
             let (count, period) = raised_rate(count, period, dice);
             Rule::Bucket { count, period, burst: burst + more, initial }
         }
+        Rule::LeakyBucket { count, period, capacity } => {
+            let (count, period) = raised_rate(count, period, dice);
+            Rule::LeakyBucket { count, period, capacity: capacity + more }
+        }
+        Rule::MinInterval { interval } => Rule::MinInterval { interval: interval - dice.below(interval) },
         Rule::Pacer { count, period, queue } => {
             let (count, period) = raised_rate(count, period, dice);
             Rule::Pacer { count, period, queue: queue + more }
