@@ -49,7 +49,7 @@ pub const UNKNOWN: Span = Span::MAX;
 /// The most leases that are scanned to compute a wait. If more than that have to expire, the wait
 /// is until all have: never too early, and a denial takes microseconds whatever the count. A waiter
 /// is woken before that, at [`Concurrency::recheck_at`].
-pub const SCAN_MAX: usize = 4_096;
+pub const SCAN_MAX: usize = 1_024;
 
 /// Leases stored inline with the key, without an allocation.
 const FEW: usize = 2;

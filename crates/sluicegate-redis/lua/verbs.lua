@@ -59,13 +59,16 @@ for i = 1, limits do
     rules.write(KEYS[i], s, a)
   end
   if not s then
+    converted_write()
     return { 'other', now, other, i }
   elseif ARGV[a - 1] == 'f' and now >= s.ends and not fixed_window_end(a) then
+    converted_write()
     return { 'windows', now }
   end
   parts[i] = { rules = rules, s = s, a = a, key = KEYS[i], cost = tonumber(ARGV[a + rules.cost]) }
   reply[i + 2] = rules.report(s, a)
 end
+converted_write()
 
 -- Writes a changed state.
 local function write(part)

@@ -3,7 +3,8 @@
 //! ```text
 //! sluice:1/r/api:0t|{user:42}     prefix, version, scope, the limit's index and kind, and the key
 //! sluice:1/r/api:r|{user:42}      its open receipts
-//! sluice:1/r/jobs:0c|{user:42}    a semaphore's leases; k: the costs; w: the queue; u: its expiry
+//! sluice:1/r/jobs:0c|{user:42}    a semaphore's leases; k: the costs; w: the queue; u: its expiry;
+//!                                 x: its costs
 //! ```
 //!
 //! The version is that of the stored formats, so that no later version misreads them.
@@ -72,9 +73,10 @@ impl Names {
         name
     }
 
-    /// A semaphore's leases of a key, their costs, the queue, and when its entries expire.
-    pub(crate) fn of_semaphore(&self, key: &[u8]) -> [Vec<u8>; 4] {
-        ['c', 'k', 'w', 'u'].map(|letter| self.state(0, letter, key))
+    /// A semaphore's leases of a key, their costs, the queue, when its entries expire, and its
+    /// costs above 1.
+    pub(crate) fn of_semaphore(&self, key: &[u8]) -> [Vec<u8>; 5] {
+        ['c', 'k', 'w', 'u', 'x'].map(|letter| self.state(0, letter, key))
     }
 
     /// The receipts of a key.

@@ -121,7 +121,7 @@ pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| {
 /// Releases a lease.
 pub(crate) static RELEASE: LazyLock<Script> = LazyLock::new(|| {
     let release = include_str!("../lua/semaphore/release.lua");
-    Script::new([&prelude_allowing_oom(), LEASES, release].concat())
+    Script::new([&prelude_allowing_oom(), LEASES, QUEUE, release].concat())
 });
 
 /// The prelude of scripts that only return or renew. They run even if the server is out of memory:

@@ -9,6 +9,10 @@
 -- A state that needs numbers of 2^53 or more stays as it is, and so does one that cannot be read.
 -- Both are returned.
 
+-- The receipts whose heights were converted, by their index in KEYS. They are read and written once
+-- for all limits of a list.
+local converted = {}
+
 local function gcra_convert(raw, key, a)
   local old_count, old_period = string.match(string.sub(raw, 21), '^1 (%d+)/(%d+) $')
   if not old_count then
@@ -36,12 +40,19 @@ local function gcra_convert(raw, key, a)
   end
   local s = { raw = raw, at = from + whole, latest = latest, part = new_part }
   gcra_store(key, s, a)
-  local receipts = receipts_read(KEYS[tonumber(ARGV[a + 15])])
-  local limit = receipts.limits[tonumber(ARGV[a + 16])]
+  local index, place = tonumber(ARGV[a + 15]), tonumber(ARGV[a + 16])
+  local receipts = converted[index] or receipts_read(KEYS[index])
+  local limit = receipts.limits[place]
   -- Receipts of another rate were written before the state was dropped, and are worth nothing.
   if limit and limit.count == old_count and limit.period == old_period then
-    receipts_rescale(receipts, tonumber(ARGV[a + 16]), change, from)
-    receipts_write(receipts)
+    receipts_rescale(receipts, place, change, from)
+    converted[index] = receipts
   end
   return s
+end
+
+local function converted_write()
+  for _, receipts in pairs(converted) do
+    receipts_write(receipts)
+  end
 end

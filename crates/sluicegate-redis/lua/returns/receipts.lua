@@ -417,8 +417,9 @@ local function receipts_cap(r, i, stack, whole, part)
 end
 
 -- Converts the heights under a bucket to another rate, from a moment on, as its state is converted:
--- the whole header, and all blocks if they are few. If they are many, only the block in which the
--- moment lies is converted at once: what has leaked before that moment is not converted.
+-- the whole header, and all blocks if they are few. If they are many, two kinds are converted at
+-- once: the block in which the moment lies, because what has leaked before it is not converted; and
+-- those that were read for another limit, because they are written at the new rate.
 local function receipts_rescale(r, i, change, from)
   local limit = r.limits[i]
   local function convert(whole, part)
@@ -431,17 +432,17 @@ local function receipts_rescale(r, i, change, from)
     end
     return from + height, height_part
   end
-  local sums, below, new_below = r.sums[i], { 0, 0 }, { 0, 0 }
+  local sums, below = r.sums[i], { 0, 0 }
   for b = 1, r.n do
     local whole, part = cell_get(sums, b)
     if string.byte(sums.starts, b) == 48 then
       whole, part = sum_of(below[1], below[2], whole, part, change.count)
     end
-    if r.open <= RESCALED_MAX or below[1] < from and whole >= from then
-      cells_rescale(receipts_block(r, b).cells[i], change, convert, below, new_below)
+    local is_read = r.open <= RESCALED_MAX or r.blocks[receipts_first(r, b)]
+    if is_read or below[1] < from and whole >= from then
+      cells_rescale(receipts_block(r, b).cells[i], change, convert, below, { convert(below[1], below[2]) })
     end
     below = { whole, part }
-    new_below = { convert(whole, part) }
   end
   cells_rescale(sums, change, convert, { 0, 0 }, { 0, 0 })
   limit.count, limit.period = change.new_count, change.new_period

@@ -9,16 +9,7 @@
 -- CHUNK of them. If there are more, it does nothing else and says so, and is repeated. So no
 -- expired lease is ever counted.
 
-local CHUNK = 1000
-
--- Returns the costs of these leases.
-local function costs_of(ids)
-  local costs = call('HMGET', KEYS[2], unpack(ids))
-  for i = 1, #ids do
-    costs[i] = tonumber(costs[i] or 1)
-  end
-  return costs
-end
+local CHUNK = 250
 
 -- Removes leases, at most CHUNK of them.
 local function leases_remove(ids)
@@ -26,9 +17,9 @@ local function leases_remove(ids)
   if call('EXISTS', KEYS[2]) == 0 then
     return
   end
-  local above = -#ids
-  for _, cost in ipairs(costs_of(ids)) do
-    above = above + cost
+  local costs, above = call('HMGET', KEYS[2], unpack(ids)), 0
+  for i = 1, #ids do
+    above = above + (costs[i] or 1) - 1
   end
   if above > 0 then
     call('HDEL', KEYS[2], unpack(ids))
@@ -80,8 +71,9 @@ local function leases_free_at(s, cost, most)
     if #ids == 0 then
       return s.last
     end
-    for i, each in ipairs(costs_of(ids)) do
-      freed = freed + each
+    local costs = call('HMGET', KEYS[2], unpack(ids))
+    for i = 1, #ids do
+      freed = freed + (costs[i] or 1)
       if freed >= cost then
         return tonumber(call('ZSCORE', KEYS[1], ids[i]))
       end

@@ -1,6 +1,6 @@
 -- Decides about a lease of this cost without acquiring it.
 --
--- KEYS      the leases, their costs, the queue, and when its entries expire
+-- KEYS      the leases, their costs, the queue, when its entries expire, and its costs above 1
 -- ARGV[2]   cost
 --     [3]   count
 --     [4]   how many leases to scan at most for a wait
@@ -12,10 +12,12 @@ local s, why = leases_live()
 if not s then
   return why
 end
-local ahead, _, waiters = queue_ahead(nil, count, ttl_max)
-if not ahead then
-  return 'x'
+local waiters
+waiters, why = queue_live(ttl_max)
+if not waiters then
+  return why
 end
+local ahead = queue_ahead(nil, count, waiters)
 local status, enough = '1', 0
 -- A cost of 0 is always allowed.
 if cost > 0 and s.sum + ahead + cost > count then

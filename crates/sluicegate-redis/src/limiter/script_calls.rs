@@ -16,8 +16,9 @@ use sluicegate_core::bounds::{CENTURY, saturating_count};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// The most attempts at a call. A call is sent again with the windows of a calendar, or after a
-/// state of another limit was converted, which other processes may keep changing.
+/// The most attempts at a call, besides one for each of its limits. A call is sent again with the
+/// windows of a calendar, or after a state of another limit was converted, which other processes
+/// may keep changing. A reply names one such state.
 const ATTEMPTS_MAX: usize = 8;
 
 /// What a script does with a key. The cost is that of the call.
@@ -96,7 +97,8 @@ pub(super) async fn execute_each(
         operations.iter().map(|operation| operation.check_time().err().map(Err)).collect();
     // The checks that met a state of another rate: the script for all verbs converts it by itself.
     let mut converting = vec![false; operations.len()];
-    for _ in 0..ATTEMPTS_MAX {
+    let limits_max = operations.iter().map(|operation| operation.encoded().count()).max().unwrap_or(0);
+    for _ in 0..ATTEMPTS_MAX + limits_max {
         let left: Vec<usize> = (0..operations.len()).filter(|index| replies[*index].is_none()).collect();
         if left.is_empty() {
             break;
@@ -320,7 +322,7 @@ impl Inner {
     }
 }
 
-/// The error for a call that was not decided in [`ATTEMPTS_MAX`] attempts, and changed nothing.
+/// The error for a call that was not decided in as many attempts as it has, and changed nothing.
 fn changing_limits() -> StoreFailure {
     StoreFailure::Rejected(String::from(
         "the limit of the key keeps changing; do processes use one scope with different limits?",

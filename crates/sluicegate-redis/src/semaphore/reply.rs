@@ -29,7 +29,7 @@ pub(super) struct LeaseDecision {
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum LeaseReply {
     Done(Outcome),
-    /// Nothing was done yet: more expired leases have to be removed first.
+    /// Nothing was done yet: more expired leases or waiters have to be removed first.
     MoreExpired,
     /// Nothing was done: the key's data is not ours.
     Unreadable,

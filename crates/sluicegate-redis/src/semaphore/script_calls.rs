@@ -1,5 +1,5 @@
 //! The verbs of a semaphore as script calls: one per verb, repeated only while a call was spent on
-//! removing expired leases.
+//! removing expired leases and waiters.
 
 use super::Inner;
 use super::acquire::QueueEntry;
@@ -126,7 +126,7 @@ impl Inner {
     }
 }
 
-/// Sends a script call, and repeats it while it has only removed expired leases.
+/// Sends a script call, and repeats it while it has only removed expired leases or waiters.
 async fn send(
     mut round_trip: RoundTrip<'_>,
     call: &ScriptCall,

@@ -1,11 +1,16 @@
 //! No script call keeps the store busy for longer than a millisecond and 20 µs per limit, however
 //! many receipts the key has. `--nocapture` prints the times.
+//!
+//! That is the bar on an idle machine, and is asserted there: with `SLUICE_IDLE_MACHINE=1`.
+//! Elsewhere ten times as much is: a busy machine does not exceed that in each of five runs, and
+//! work that grows with the size of a key does.
 
 use crate::in_redis::Connected;
 use crate::support::LONG;
 use redis_testkit::{Options, Server};
-use sluicegate::{Receipt, VerbError};
+use sluicegate::{Limit, Receipt, VerbError};
 use sluicegate_redis::RedisLimiter;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const KEY: &str = "user:42";
@@ -20,20 +25,27 @@ return table.concat(times, ' ')";
 
 /// A server that logs the time of every call, and the rows that exceed their bar.
 pub(crate) struct Timed {
-    server: Server,
+    server: Arc<Server>,
+    /// How many times the bar a call may take.
+    slack: i64,
     too_slow: Vec<String>,
 }
 
 impl Timed {
     pub(crate) fn start() -> Timed {
-        let server = Server::start(&Options::redis());
+        let server = Arc::new(Server::start(&Options::redis()));
         server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
         server.cli(&["CONFIG", "SET", "slowlog-max-len", "1000"]);
-        Timed { server, too_slow: Vec::new() }
+        let slack = if std::env::var_os("SLUICE_IDLE_MACHINE").is_some() { 1 } else { 10 };
+        Timed { server, slack, too_slow: Vec::new() }
     }
 
     pub(crate) fn url(&self) -> String {
         self.server.url()
+    }
+
+    pub(crate) fn server(&self) -> Arc<Server> {
+        Arc::clone(&self.server)
     }
 
     /// Copies the states of a scope to other scopes.
@@ -62,7 +74,7 @@ impl Timed {
         let fastest_of = |call: usize| runs.iter().map(|times| times[call]).min().unwrap();
         let fastest = (0..calls).map(fastest_of).max().unwrap();
         println!("{fastest:>6} µs  {what}");
-        if fastest > 1_000 + 20 * i64::try_from(limits).unwrap() {
+        if fastest > self.slack * (1_000 + 20 * i64::try_from(limits).unwrap()) {
             self.too_slow.push(format!("{what}: {fastest} µs"));
         }
     }
@@ -125,9 +137,52 @@ fn rows(timed: &mut Timed, connected: &Connected, kind: &str, limits: &[String],
         // A log's entry is its own stack, and nothing of it is left.
         assert_eq!(run.block_on(limiter.cancel(&receipt)).unwrap(), kind != "sliding-log");
     });
+    // Each call converts what the one before left. The numbers are too large for a script, so the
+    // receipts are void.
+    let others: Vec<String> = limits.iter().map(|limit| limit.replace(" 90", " 80")).collect();
+    let changed = RedisLimiter::builder(others).in_store(&connected.store, &scope).build().unwrap();
+    let mut in_turn = [&changed, &limiter].into_iter().cycle();
+    row("check, after a change", &mut || {
+        assert!(run.block_on(in_turn.next().unwrap().check(KEY)).unwrap().allowed());
+    });
+    row("reserve, after a change", &mut || {
+        let reserved = in_turn.next().unwrap().reserve(KEY, 3, Duration::ZERO);
+        assert!(run.block_on(reserved).is_ok());
+    });
     row("reset", &mut || {
         run.block_on(limiter.reset(KEY)).unwrap();
     });
+}
+
+#[test]
+fn no_script_call_on_a_long_key_takes_long() {
+    let mut timed = Timed::start();
+    let connected = Connected::to(&timed.url());
+    let run = &connected.runtime;
+    let key = "k".repeat(64 * 1024);
+    for algorithm in Limit::CHECKS {
+        let limit = match algorithm {
+            "min-interval" => "min-interval 1us".to_owned(),
+            "smooth" => "smooth 1000000/s".to_owned(),
+            "leaky-bucket" => "leaky-bucket 1000/1s capacity=1000".to_owned(),
+            _ => format!("{algorithm} 1000/1s"),
+        };
+        let limiter =
+            RedisLimiter::builder(limit.as_str()).in_store(&connected.store, &limit).build().unwrap();
+        let mut row = |verb: &str, run: &mut dyn FnMut()| {
+            timed.row(&format!("{limit}, a key of 64 KiB: {verb}"), 1, run);
+        };
+        row("check", &mut || assert!(run.block_on(limiter.check(&*key)).is_ok()));
+        row("peek", &mut || assert!(run.block_on(limiter.peek(&*key, 1)).is_ok()));
+        if algorithm != "smooth" {
+            row("reserve, cancel", &mut || {
+                let reserved = run.block_on(limiter.reserve(&*key, 1, Duration::from_secs(1))).unwrap();
+                assert!(run.block_on(limiter.cancel(&reserved.keep().unwrap())).is_ok());
+            });
+        }
+        row("reset", &mut || run.block_on(limiter.reset(&*key)).unwrap());
+    }
+    timed.end();
 }
 
 #[test]
@@ -145,6 +200,46 @@ fn no_script_call_with_receipts_takes_long() {
                 }
             }
         }
+    }
+    timed.end();
+}
+
+/// Rates whose conversion a script computes, so that the receipts stay. (With 16,384 receipts under
+/// eight limits the first call after a change exceeds the bar: docs/benchmark-notes.md.)
+#[test]
+fn no_script_call_that_converts_receipts_takes_long() {
+    let mut timed = Timed::start();
+    let connected = Connected::to(&timed.url());
+    let run = &connected.runtime;
+    for (n, size) in [(1, 1_000), (8, 1_000), (1, 16_384)] {
+        let limiter = |count: usize, period: &str| {
+            let limit = |i| format!("token-bucket {}/{period} burst=900000", count + i);
+            let limits: Vec<String> = (0..n).map(limit).collect();
+            let builder = RedisLimiter::builder(limits).in_store(&connected.store, &format!("{n}x{size}"));
+            builder.build().unwrap()
+        };
+        // Slow enough that the oldest receipt is worth something to the end.
+        let limiters = [limiter(10, "100s"), limiter(7, "300s")];
+        let reserve = |limiter: &RedisLimiter| {
+            run.block_on(limiter.reserve(KEY, 3, Duration::ZERO)).unwrap().keep().unwrap()
+        };
+        let mut receipts: Vec<Receipt> = (0..size).map(|_| reserve(&limiters[0])).collect();
+        let mut in_turn = limiters.iter().rev().cycle();
+        let mut row = |verb: &str, run: &mut dyn FnMut(&RedisLimiter)| {
+            let what = format!("token-bucket x {n}, {size} receipts, after a change: {verb}");
+            timed.row(&what, n, || run(in_turn.next().unwrap()));
+        };
+        row("check", &mut |limiter| assert!(run.block_on(limiter.check(KEY)).unwrap().allowed()));
+        row("peek", &mut |limiter| assert!(run.block_on(limiter.peek(KEY, 1)).unwrap().allowed()));
+        row("cancel, oldest", &mut |limiter| {
+            assert!(run.block_on(limiter.cancel(&receipts.remove(0))).unwrap());
+        });
+        row("settle, middle", &mut |limiter| {
+            let receipt = receipts.remove(receipts.len() / 2);
+            assert!(run.block_on(limiter.settle(&receipt, 1)).unwrap());
+        });
+        row("refund", &mut |limiter| assert!(run.block_on(limiter.refund(KEY, 1)).is_ok()));
+        row("reserve", &mut |limiter| receipts.push(reserve(limiter)));
     }
     timed.end();
 }

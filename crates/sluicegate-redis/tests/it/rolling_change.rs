@@ -4,7 +4,7 @@ use crate::support::connect;
 use redis_testkit::{Options, Server};
 use sluicegate::backend::{BackendError, StoreFailure};
 use sluicegate::{Span, Time, VerbError};
-use sluicegate_redis::RedisLimiter;
+use sluicegate_redis::{RedisLimiter, check_all};
 use std::time::Duration;
 
 const KEY: &str = "user:42";
@@ -103,6 +103,25 @@ async fn no_verb_fails_while_two_limits_are_in_use() {
             failures.extend(caller.await.unwrap());
         }
         assert!(failures.is_empty(), "{limits:?}: {} failures, {:?}", failures.len(), failures[0]);
+    }
+}
+
+/// Rates of such numbers are not converted in the store.
+#[tokio::test]
+async fn the_longest_lists_survive_a_change_of_every_rate() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let limiters = |count: u64| -> Vec<RedisLimiter> {
+        let limits: Vec<String> = (count..count + 8).map(|n| format!("token-bucket {n}/3650d")).collect();
+        let limiter = |n| RedisLimiter::builder(&*limits).in_store(&store, &format!("list{n}")).build();
+        (0..8).map(|n| limiter(n).unwrap()).collect()
+    };
+    let (before, after) = (limiters(900_001), limiters(800_001));
+    for limiters in [&before, &after, &before] {
+        assert!(limiters[0].check(KEY).await.unwrap().allowed());
+        let calls: Vec<_> = limiters.iter().map(|limiter| limiter.call(KEY, 1)).collect();
+        assert!(check_all(&calls).await.unwrap().0.allowed());
+        assert!(limiters[7].reserve(KEY, 1, Duration::ZERO).await.is_ok());
     }
 }
 

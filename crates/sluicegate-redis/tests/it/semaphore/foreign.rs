@@ -55,13 +55,14 @@ const READ_QUEUE: [&str; 3] = ["peek", "try_acquire", "acquire"];
 async fn foreign_data_is_an_error_and_never_stops_the_store() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 3 ttl=30s");
-    let tables: [(char, &[&str]); 4] = [
+    let tables: [(char, &[&str]); 5] = [
         ('c', &ALL),
         // A release reads the costs only if they exist.
         ('k', &READ_LEASES),
         ('w', &READ_QUEUE),
-        // The expiries matter only if there is a queue.
+        // The expiries and costs matter only if there is a queue.
         ('u', &[]),
+        ('x', &[]),
     ];
     for (letter, noticed_by) in tables {
         for write in [&["SET", "X", "1"][..], &["RPUSH", "X", "1"]] {
@@ -111,4 +112,26 @@ async fn costs_of_evicted_leases_are_removed() {
     assert!(next.lease().unwrap().release().await.unwrap());
     assert!(!lost.release().await.unwrap());
     assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
+}
+
+#[tokio::test]
+async fn a_queue_of_which_the_server_evicted_a_part_starts_over() {
+    let server = Server::start(&Options::redis());
+    let jobs = semaphore(&connect(&server.url()).await, "concurrency 3 ttl=30s");
+    let add = |letter: char, score: &str| {
+        let entry = "redis.call('ZADD', KEYS[1], ARGV[1], ('0'):rep(16) .. '\\2\\0\\0\\0')";
+        server.cli(&["EVAL", entry, "1", &name(letter), score]);
+    };
+    let is_there = |letter: char| server.cli(&["EXISTS", &name(letter)]).trim() == "1";
+    add('w', "1");
+    add('x', "1");
+    assert!(is_there('w') && is_there('x'));
+    assert!(jobs.peek(KEY, 3).await.unwrap().allowed(), "no entry without an expiry counts");
+    assert!(!is_there('w') && !is_there('x'));
+    // What is left over from a queue does not count in the next one.
+    add('x', "1");
+    let held = jobs.try_acquire(KEY, 3).await.unwrap().lease().unwrap();
+    assert!(!jobs.acquire_within(KEY, 1, Duration::ZERO).await.unwrap().allowed());
+    assert!(!is_there('x'));
+    assert!(held.release().await.unwrap());
 }

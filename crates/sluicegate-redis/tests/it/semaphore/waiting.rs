@@ -7,6 +7,7 @@ use sluicegate::backend::Source;
 use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::semaphore::Grant;
 use sluicegate::wait::Denial;
+use sluicegate_core::RetryAfter;
 use sluicegate_redis::{RedisLease, RedisSemaphore, RedisStore, WAITER_TTL};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,6 +51,53 @@ async fn waiters_are_granted_in_order_and_a_large_cost_is_not_overtaken() {
     drop(large);
     drop(granted(small).await);
     until("no key is left", || server.cli(&["DBSIZE"]).trim() == "0").await;
+}
+
+/// Each waiter is granted a lease if it fits beside all that are ahead of it, whatever they cost
+/// and whether or not some have left. Calls that do not wait stand behind all of them.
+#[tokio::test]
+async fn the_costs_of_any_part_of_the_queue_are_exact() {
+    const COUNT: u64 = 600;
+    let mut random = fastrand::Rng::with_seed(11);
+    for round in 0..4 {
+        let server = Server::start(&Options::redis());
+        let store = connect(&server.url()).await;
+        let full = semaphore(&store, &format!("concurrency {COUNT} ttl=1h"));
+        let mut held = Vec::new();
+        for _ in 0..COUNT {
+            held.push(full.try_acquire(KEY, 1).await.unwrap().lease().unwrap());
+        }
+        let mut waiting = Vec::new();
+        for place in 1..=24 {
+            let cost = if random.bool() { 1 } else { random.u64(1..=40) };
+            waiting.push((cost, wait(&full, cost)));
+            until("it is queued", || queued(&server) == place).await;
+        }
+        for _ in 0..round * 3 {
+            waiting.remove(random.usize(..waiting.len())).1.abort();
+        }
+        until("some have left", || queued(&server) == waiting.len() as u64).await;
+        // The leases expire one after another, so the wait tells the cost of the queue. (A time
+        // that is before the last poll would be that of a clock that was set back.)
+        let all: u64 = waiting.iter().map(|(cost, _)| cost).sum();
+        let later = SystemClock.now().saturating_add(Duration::from_secs(5).into());
+        let behind_all = full.peek_at(KEY, 1, later).await.unwrap().decision().retry_after();
+        let next = held[usize::try_from(all).unwrap()].until();
+        assert_eq!(behind_all, Some(RetryAfter::After(next.since(later))), "{round}: a cost of {all}");
+
+        let more = random.u64(..=all);
+        let _higher = semaphore(&store, &format!("concurrency {} ttl=1h", COUNT + more));
+        let mut left = more;
+        let mut granted = 0;
+        for (cost, _) in &waiting {
+            let Some(rest) = left.checked_sub(*cost) else { break };
+            (left, granted) = (rest, granted + 1);
+        }
+        until("those that fit are granted", || waiting[..granted].iter().all(|(_, one)| one.is_finished()))
+            .await;
+        assert_eq!(queued(&server), (waiting.len() - granted) as u64, "{round}: {more} more");
+        assert!(waiting[granted..].iter().all(|(_, one)| !one.is_finished()), "{round}: {more} more");
+    }
 }
 
 #[tokio::test]
