@@ -56,7 +56,7 @@ impl Changing {
             let is_kept = limits.get(position).is_some_and(|old| old.algorithm() == limit.algorithm());
             !is_kept && self.had.get(position).is_some_and(|had| had.contains(&limit.algorithm()))
         });
-        (!is_alike && !(returns && self.changes == Changes::InSharedStore)).then_some(changed)
+        (!(is_alike || returns && self.changes == Changes::InSharedStore)).then_some(changed)
     }
 
     /// Returns `true` if a shared store may void receipts that the model keeps.
