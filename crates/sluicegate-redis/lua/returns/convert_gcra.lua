@@ -7,13 +7,13 @@
 --      a+16   place      of the limit in its list
 --
 -- A state that needs numbers of 2^53 or more stays as it is, and so does one that cannot be read.
--- Both are returned.
+-- Both are returned. A state that stays is converted for this call only.
 
 -- The receipts whose heights were converted, by their index in KEYS. They are read and written once
 -- for all limits of a list.
 local converted = {}
 
-local function gcra_convert(raw, key, a)
+local function gcra_convert(raw, key, a, stays)
   local old_count, old_period = string.match(string.sub(raw, 21), '^1 (%d+)/(%d+) $')
   if not old_count then
     return nil
@@ -39,6 +39,9 @@ local function gcra_convert(raw, key, a)
     return nil
   end
   local s = { raw = raw, at = from + whole, latest = latest, part = new_part }
+  if stays then
+    return s
+  end
   gcra_store(key, s, a)
   local index, place = tonumber(ARGV[a + 15]), tonumber(ARGV[a + 16])
   local receipts = converted[index] or receipts_read(KEYS[index])

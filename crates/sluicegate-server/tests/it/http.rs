@@ -424,10 +424,10 @@ fn an_inline_list_has_a_policy_for_each_limit() {
 
 #[test]
 fn an_unavailable_decision_is_503_with_problem_details() {
-    let serving = Serving::with_rules(&[("many", "token-bucket 1/h burst=2000")]);
+    let serving = Serving::with_rules(&[("many", "token-bucket 1/h burst=20000")]);
     let reserve = || serving.post("/v1/reserve", r#"{"rule":"many","key":"user:42"}"#);
     // The number of receipts per key is bounded.
-    let reply = std::iter::repeat_with(reserve).take(2_000).find(|reply| reply.status != 200).unwrap();
+    let reply = std::iter::repeat_with(reserve).take(20_000).find(|reply| reply.status != 200).unwrap();
     assert_eq!((reply.status, reply.header("content-type")), (503, Some("application/problem+json")));
     let body = reply.json();
     assert_eq!((&body["type"], &body["status"]), (&json!("about:blank"), &json!(503)));
