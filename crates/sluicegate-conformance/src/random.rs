@@ -151,6 +151,65 @@ pub fn list(rng: &mut Rng) -> Vec<Limit> {
     if limits.is_empty() { list(rng) } else { limits }
 }
 
+/// Returns two or three limits with small parameters.
+pub fn small_list(rng: &mut Rng) -> Vec<Limit> {
+    (0..rng.usize(2..=3)).map(|_| small_part(rng)).collect()
+}
+
+/// Returns a limit with small parameters that can be part of a list.
+fn small_part(rng: &mut Rng) -> Limit {
+    loop {
+        let algorithm = Limit::CHECKS[rng.usize(..Limit::CHECKS.len())];
+        let limit = small_limit(rng, algorithm);
+        if limit.fits_in_a_list() {
+            return limit;
+        }
+    }
+}
+
+/// Returns limits that replace others: mostly with other parameters, sometimes of another
+/// algorithm, more or fewer.
+pub fn changed(rng: &mut Rng, limits: &[Limit]) -> Vec<Limit> {
+    loop {
+        let mut changed = limits.to_vec();
+        match rng.u8(..12) {
+            0 if changed.len() > 1 => drop(changed.pop()),
+            1 if changed.len() < 4 => changed.push(small_part(rng)),
+            _ => {
+                let position = rng.usize(..changed.len());
+                changed[position] = other(rng, &changed[position]);
+                if rng.bool() {
+                    changed = changed.iter().map(|limit| other(rng, limit)).collect();
+                }
+            }
+        }
+        if changed.len() == 1 || changed.iter().all(Limit::fits_in_a_list) {
+            return changed;
+        }
+    }
+}
+
+fn other(rng: &mut Rng, old: &Limit) -> Limit {
+    match rng.u8(..12) {
+        0 => {
+            let algorithm = Limit::CHECKS[rng.usize(..Limit::CHECKS.len())];
+            small_limit(rng, algorithm)
+        }
+        1 => limit(rng, old.algorithm()),
+        2..6 => small_limit(rng, old.algorithm()),
+        _ => with_other_count(rng, old).unwrap_or_else(|| small_limit(rng, old.algorithm())),
+    }
+}
+
+/// Returns the limit with another count, and thus with the same windows.
+fn with_other_count(rng: &mut Rng, limit: &Limit) -> Option<Limit> {
+    let text = limit.to_string();
+    let (measure, rest) = text.split_once('/')?;
+    let (algorithm, _) = measure.split_once(' ')?;
+    let count = if rng.bool() { rng.u64(1..=20) } else { number(rng, 1, u64::from(COUNT_MAX)) };
+    format!("{algorithm} {count}/{rest}").parse().ok()
+}
+
 /// Returns the durations at which something happens under a limit.
 fn scales(limit: &Limit) -> Vec<u64> {
     let of_rate = |rate: &sluicegate_core::Rate, burst: u32| {

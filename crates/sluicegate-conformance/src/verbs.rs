@@ -1,5 +1,6 @@
 //! Every verb in any order on one key: a subject compared with the model.
 
+use crate::changes::{Changes, Changing};
 use crate::compare::{Mismatch, Report, TRACE_LENGTH, limits_text};
 use crate::oracle;
 use crate::random;
@@ -13,6 +14,7 @@ use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time, Usage, Window};
 use sluicegate_model::{Model, ReceiptId};
 use std::fmt::{Display, Write as _};
+use std::ops::RangeInclusive;
 
 /// One key of an implementation that supports every verb.
 pub trait KeySubject {
@@ -60,6 +62,9 @@ pub trait KeySubject {
     fn usage(&mut self, now: Time) -> Vec<Usage>;
     /// Deletes the key's state.
     fn reset(&mut self);
+    /// Continues with the key's state under other limits, as after a reload. Returns `false`, and
+    /// changes nothing, if the key cannot have these limits.
+    fn change(&mut self, limits: &[Limit], start: Time) -> bool;
 
     /// Returns the latest time that it accepts. Cases that go further are skipped.
     fn latest() -> Time {
@@ -89,7 +94,35 @@ pub fn random_verbs<K: KeySubject>(
             Some(algorithm) => vec![random::limit(&mut rng, algorithm)],
             None => random::list(&mut rng),
         };
-        run(&mut rng, &limits, steps_back, &mut make, report)?;
+        run(&mut rng, &limits, (steps_back, None), &mut make, report)?;
+        report.cases += 1;
+    }
+    Ok(())
+}
+
+/// Like [`random_verbs`], with changes of the limits between the calls: of parameters, and, as far
+/// as `changes` compares it, of algorithms and of the list's length.
+///
+/// # Errors
+/// At the first decision that differs from the model's.
+pub fn random_changes<K: KeySubject>(
+    seed: u64,
+    operations: u64,
+    steps_back: bool,
+    changes: Changes,
+    mut make: impl FnMut(&[Limit], Time) -> K,
+    report: &mut Report,
+) -> Result<(), Mismatch> {
+    let mut rng = Rng::with_seed(seed);
+    let until = report.checks + operations;
+    while report.checks < until {
+        let limits = match Limit::CHECKS.get(rng.usize(..Limit::CHECKS.len() + 4)) {
+            Some(algorithm) if rng.u8(..4) > 0 => vec![random::small_limit(&mut rng, algorithm)],
+            Some(algorithm) => vec![random::limit(&mut rng, algorithm)],
+            None if rng.bool() => random::list(&mut rng),
+            None => random::small_list(&mut rng),
+        };
+        run(&mut rng, &limits, (steps_back, Some(changes)), &mut make, report)?;
         report.cases += 1;
     }
     Ok(())
@@ -98,7 +131,7 @@ pub fn random_verbs<K: KeySubject>(
 fn run<K: KeySubject>(
     rng: &mut Rng,
     limits: &[Limit],
-    steps_back: bool,
+    (steps_back, changes): (bool, Option<Changes>),
     make: &mut impl FnMut(&[Limit], Time) -> K,
     report: &mut Report,
 ) -> Result<(), Mismatch> {
@@ -116,14 +149,23 @@ fn run<K: KeySubject>(
     }
     let times =
         moments.iter().copied().min().unwrap_or(start)..=moments.iter().copied().max().unwrap_or(start);
+    let mut changing = changes.map(|changes| Changing::new(changes, limits));
     let mut pair = Pair {
-        limits,
+        limits: limits.to_vec(),
         key: make(limits, start),
         model: Model::new(oracle::rules(limits, start, &times)),
         receipts: Vec::new(),
     };
     let mut history = String::new();
     for now in moments {
+        if let Some(changing) = &mut changing
+            && rng.u8(..5) == 0
+            && let Some(changed) = changing.next(rng, &pair.limits, (start, &times))
+            && pair.change(&changed, (start, &times), changing)
+        {
+            let _ = writeln!(history, "changed to {}", limits_text(&changed));
+            report.changed += 1;
+        }
         let Some(Comparison { call, expected, actual }) = pair.call(rng, now, report) else { continue };
         let _ = writeln!(history, "{} {call}: {expected}", now.as_micros());
         let (standing, model_standing) =
@@ -142,8 +184,8 @@ fn run<K: KeySubject>(
 }
 
 /// The same key in the subject and in the model.
-struct Pair<'a, K: KeySubject> {
-    limits: &'a [Limit],
+struct Pair<K: KeySubject> {
+    limits: Vec<Limit>,
     key: K,
     model: Model,
     receipts: Vec<(K::Receipt, ReceiptId)>,
@@ -162,10 +204,29 @@ impl Comparison {
     }
 }
 
-impl<K: KeySubject> Pair<'_, K> {
+impl<K: KeySubject> Pair<K> {
+    /// Replaces the limits of both, if the subject can have these.
+    fn change(
+        &mut self,
+        limits: &[Limit],
+        (start, times): (Time, &RangeInclusive<Time>),
+        changing: &mut Changing,
+    ) -> bool {
+        if !self.key.change(limits, start) {
+            return false;
+        }
+        self.model.change(oracle::rules(limits, start, times));
+        if changing.voids_receipts(&self.limits, limits) {
+            self.receipts.clear();
+        }
+        changing.changed(limits);
+        self.limits = limits.to_vec();
+        true
+    }
+
     /// Makes a random call; `None` if the limits do not support it.
     fn call(&mut self, rng: &mut Rng, now: Time, report: &mut Report) -> Option<Comparison> {
-        let (micros, cost) = (now.as_micros(), random::cost(rng, self.limits));
+        let (micros, cost) = (now.as_micros(), random::cost(rng, &self.limits));
         match rng.u8(..18) {
             0..4 => {
                 let expected = self.model.check(micros, cost.into());
@@ -198,11 +259,11 @@ impl<K: KeySubject> Pair<'_, K> {
                 ))
             }
             8..11 => {
-                let max_wait = max_wait(rng, self.limits);
+                let max_wait = max_wait(rng, &self.limits);
                 self.reserve(now, cost, max_wait)
             }
             11 => {
-                let max_wait = max_wait(rng, self.limits);
+                let max_wait = max_wait(rng, &self.limits);
                 let decision = self.key.check_within(now, cost, Span::from_micros(max_wait));
                 let actual = decision.map_err(|error| self.assert_unsupported(error)).ok()?;
                 let expected = self.model.check_within(micros, cost.into(), max_wait);
@@ -211,7 +272,7 @@ impl<K: KeySubject> Pair<'_, K> {
             12..16 if !self.receipts.is_empty() => {
                 // Sometimes a used one, which must return nothing.
                 let index = rng.usize(..self.receipts.len());
-                let used = rng.bool().then(|| random::cost(rng, self.limits));
+                let used = rng.bool().then(|| random::cost(rng, &self.limits));
                 Some(self.close(now, index, used, report))
             }
             16 if rng.u8(..8) == 0 => {
@@ -278,7 +339,7 @@ impl<K: KeySubject> Pair<'_, K> {
         let is_alone = self.limits.iter().any(|limit| !limit.fits_in_a_list());
         let is_smooth = self.limits.iter().any(|limit| limit.algorithm() == "smooth");
         let waits = error.verb == Verb::CheckWithin;
-        assert!(is_alone && !(is_smooth && waits), "{}: {error}", limits_text(self.limits));
+        assert!(is_alone && !(is_smooth && waits), "{}: {error}", limits_text(&self.limits));
     }
 }
 

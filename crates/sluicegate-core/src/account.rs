@@ -113,8 +113,7 @@ impl<A: Algorithm> Account<A> {
     }
 
     /// Cancels a reservation: the part of its cost that still counts is returned to the key.
-    /// Returns `false` if there was no such part, or the receipt is used or unknown. Takes time
-    /// linear in the number of open receipts.
+    /// Returns `false` if there was no such part, or the receipt is used or unknown.
     pub fn cancel(&mut self, limits: &[A], now: Time, receipt: Receipt) -> bool {
         self.receipts.cancel(limits, &mut self.states, now, receipt)
     }
@@ -150,25 +149,28 @@ impl<A: Algorithm> Account<A> {
             && limits.iter().zip(&self.states).all(|(limit, state)| limit.is_idle(state, now))
     }
 
+    /// Returns `true` if this receipt is open.
+    pub fn is_open(&self, receipt: Receipt) -> bool {
+        self.receipts.is_open(receipt)
+    }
+
     /// Returns the number of open receipts. Each is kept until it is cancelled, settled or expires.
     pub fn open_receipts(&self) -> usize {
         self.receipts.len()
     }
 
     /// Expires the receipts of reservations made before a time.
-    pub fn expire_receipts(&mut self, made_before: Time) {
-        self.receipts.expire_made_before(made_before);
+    pub fn expire_receipts(&mut self, limits: &[A], made_before: Time) {
+        self.receipts.expire_made_before(limits, made_before);
     }
 
-    /// Converts the states of an older version of the list, each from the limit at the same
-    /// position. Receipts are void: their charges are in terms of the old parameters.
+    /// Converts the key from another list of limits: see [`Receipts::adopt`].
     pub fn adopt(&mut self, limits: &[A], old: &[A], now: Time) {
         self.fit(old);
-        for (position, ((limit, old), state)) in limits.iter().zip(old).zip(&mut self.states).enumerate() {
-            limit.adopt(old, state, Times { now, latest: self.receipts.latest(position) });
-        }
+        let times = Times { now, latest: Time::EPOCH };
+        self.receipts.adopt((limits, old), &mut self.states, times, A::adopt);
+        self.states.truncate(old.len().min(limits.len()));
         self.states.resize_with(limits.len(), A::State::default);
-        self.receipts = Receipts::default();
     }
 
     /// Provides a state per limit. Another list than before would skip some, and admit more.

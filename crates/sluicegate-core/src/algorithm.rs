@@ -6,6 +6,7 @@
 //! state. All of these are pure functions of the limit's parameters, one key's state and the time.
 
 use crate::decision::{Decision, Standing};
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use crate::usage::Window;
@@ -83,6 +84,15 @@ pub trait Algorithm {
     /// Allocates memory for this many log entries.
     fn grow(&self, _state: &mut Self::State, _by: usize) {}
 
+    /// Returns the number of log entries that fit into the allocated memory.
+    fn log_capacity(&self, _state: &Self::State) -> usize {
+        0
+    }
+
+    /// Merges the newest log entry with the one before it, and frees unused memory. The cost of
+    /// both counts until the newest ages out, so no more is admitted.
+    fn merge_newest(&self, _state: &mut Self::State) {}
+
     /// Records a denied call, for limits that count those as well. Returns `true` if it was
     /// recorded.
     fn record_denied(&self, _state: &mut Self::State, _now: Time, _cost: u32) -> bool {
@@ -114,6 +124,14 @@ pub trait Algorithm {
         most: u32,
     ) -> Option<Rollback>;
 
+    /// Returns `true` if a part of a charge still counts, so that a rollback would return it.
+    fn counts(&self, state: &Self::State, times: Times, charge: &Charge) -> bool
+    where
+        Self::State: Clone,
+    {
+        self.roll_back(&mut state.clone(), times, charge, charge.cost()).is_some()
+    }
+
     /// Moves an open charge to its new height after another charge, or part of it, was rolled back.
     fn shift_down(&self, rollback: &Rollback, charge: &mut Charge);
 
@@ -135,17 +153,19 @@ pub trait Algorithm {
             return None;
         }
         let Standing { limit, remaining, reset_after } = self.standing(state, now);
-        let used = u64::from(limit.saturating_sub(remaining));
+        let used = limit.saturating_sub(remaining);
         // Cannot wrap or divide by zero: both are below 2^32, and no limit is 0.
-        Some(Debt { share: (used << 32) / u64::from(limit).max(1), recovers_in: reset_after })
+        let share = (u64::from(used) << 32) / u64::from(limit).max(1);
+        Some(Debt { share, used, recovers_in: reset_after })
     }
 
     /// Converts a state written by `old`, so that a limit whose parameters change keeps what its
-    /// keys have used.
+    /// keys have used. Returns what becomes of the charges; [`crate::receipts::Receipts::adopt`]
+    /// converts both.
     ///
     /// `times.latest` is the latest known time, at least `now`: a step back of the clock must not
     /// count as usage.
-    fn adopt(&self, old: &Self, state: &mut Self::State, times: Times)
+    fn adopt(&self, old: &Self, state: &mut Self::State, times: Times) -> Adopted
     where
         Self: Sized;
 
@@ -202,19 +222,26 @@ pub trait Algorithm {
 }
 
 /// A key's debt. A full store evicts the key with the least.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Debt {
     /// The used share of the limit, where 2^32 is all of it. A bucket in debt may exceed that.
     pub share: u64,
+    /// The used cost: what a key without this debt could use again at once. At most the limit.
+    pub used: u32,
     /// The time until the key is fully recovered, which breaks ties.
     pub recovers_in: Span,
 }
 
 impl Debt {
-    /// Combines the debts of a key under several limits: the largest share and the longest time.
+    /// Combines the debts of a key under several limits: the largest share, the largest cost and
+    /// the longest time.
     #[must_use]
     pub fn max_of_each(self, other: Debt) -> Debt {
-        Debt { share: self.share.max(other.share), recovers_in: self.recovers_in.max(other.recovers_in) }
+        Debt {
+            share: self.share.max(other.share),
+            used: self.used.max(other.used),
+            recovers_in: self.recovers_in.max(other.recovers_in),
+        }
     }
 }
 

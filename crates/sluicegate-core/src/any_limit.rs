@@ -2,8 +2,9 @@
 
 use crate::algorithm::{Algorithm, Debt, Verb, Waiting};
 use crate::cell::Cell;
-use crate::cell_limit::CellLimit;
+use crate::cell_limit::{CellLimit, discard};
 use crate::decision::Decision;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::sliding_log::{Log, SlidingLog};
 use crate::time::{Span, Time};
@@ -114,6 +115,16 @@ impl Algorithm for AnyLimit {
     fn grow(&self, state: &mut AnyState, by: usize) {
         if let AnyLimit::Log(limit) = self {
             limit.grow(state.log_mut(), by);
+        }
+    }
+
+    fn log_capacity(&self, state: &AnyState) -> usize {
+        state.log_capacity()
+    }
+
+    fn merge_newest(&self, state: &mut AnyState) {
+        if let AnyLimit::Log(limit) = self {
+            limit.merge_newest(state.log_mut());
         }
     }
 
@@ -236,6 +247,13 @@ impl Algorithm for AnyLimit {
         }
     }
 
+    fn counts(&self, state: &AnyState, times: Times, charge: &Charge) -> bool {
+        match self {
+            AnyLimit::Cell(limit) => limit.counts(state.cell(), times, charge),
+            AnyLimit::Log(limit) => limit.counts(state.log(), times, charge),
+        }
+    }
+
     fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
         match self {
             AnyLimit::Cell(limit) => limit.shift_down(rollback, charge),
@@ -272,11 +290,11 @@ impl Algorithm for AnyLimit {
     }
 
     /// Discards the state if the algorithm has changed.
-    fn adopt(&self, old: &Self, state: &mut AnyState, times: Times) {
+    fn adopt(&self, old: &Self, state: &mut AnyState, times: Times) -> Adopted {
         match (self, old) {
             (AnyLimit::Cell(new), AnyLimit::Cell(old)) => new.adopt(old, state.cell_mut(), times),
             (AnyLimit::Log(new), AnyLimit::Log(old)) => new.adopt(old, state.log_mut(), times),
-            _ => *state = AnyState::default(),
+            _ => discard(state),
         }
     }
 }
@@ -284,10 +302,10 @@ impl Algorithm for AnyLimit {
 impl AnyLimit {
     /// Converts a state written by `old`, keeping the time until the key is fully recovered, as
     /// redis-cell does. For buckets; other algorithms discard the state.
-    pub fn adopt_recovery_time(&self, old: &AnyLimit, state: &mut AnyState) {
+    pub fn adopt_recovery_time(&self, old: &AnyLimit, state: &mut AnyState) -> Adopted {
         match (self, old) {
             (AnyLimit::Cell(new), AnyLimit::Cell(old)) => new.adopt_recovery_time(old, state.cell_mut()),
-            _ => *state = AnyState::default(),
+            _ => discard(state),
         }
     }
 }

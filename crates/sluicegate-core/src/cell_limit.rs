@@ -9,6 +9,7 @@ use crate::gcra::{Bucket as _, Gcra};
 use crate::leaky_bucket::LeakyBucket;
 use crate::min_interval::MinInterval;
 use crate::pacer::Pacer;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::sliding_window::SlidingWindow;
 use crate::smooth::Smooth;
@@ -190,7 +191,7 @@ impl Algorithm for CellLimit {
     }
 
     /// Discards the state if the algorithm has changed.
-    fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
+    fn adopt(&self, old: &Self, state: &mut Cell, times: Times) -> Adopted {
         match (self, old) {
             (CellLimit::TokenBucket(new), CellLimit::TokenBucket(old)) => new.adopt(old, state, times),
             (CellLimit::LeakyBucket(new), CellLimit::LeakyBucket(old)) => new.adopt(old, state, times),
@@ -199,7 +200,7 @@ impl Algorithm for CellLimit {
             (CellLimit::FixedWindow(new), CellLimit::FixedWindow(old)) => new.adopt(old, state, times),
             (CellLimit::SlidingWindow(new), CellLimit::SlidingWindow(old)) => new.adopt(old, state, times),
             (CellLimit::Smooth(new), CellLimit::Smooth(old)) => new.adopt(old, state, times),
-            _ => *state = Cell::UNSEEN,
+            _ => discard(state),
         }
     }
 }
@@ -207,10 +208,10 @@ impl Algorithm for CellLimit {
 impl CellLimit {
     /// Converts a state written by `old`, keeping the time until the key is fully recovered. For
     /// buckets; other algorithms discard the state.
-    pub fn adopt_recovery_time(&self, old: &CellLimit, state: &mut Cell) {
+    pub fn adopt_recovery_time(&self, old: &CellLimit, state: &mut Cell) -> Adopted {
         match (self.bucket(), old.bucket()) {
             (Some(new), Some(old)) => new.adopt_recovery_time(old, state),
-            _ => *state = Cell::UNSEEN,
+            _ => discard(state),
         }
     }
 
@@ -223,4 +224,10 @@ impl CellLimit {
             CellLimit::FixedWindow(_) | CellLimit::SlidingWindow(_) | CellLimit::Smooth(_) => None,
         }
     }
+}
+
+/// Discards a state that the limit cannot adopt.
+pub(crate) fn discard<S: Default>(state: &mut S) -> Adopted {
+    *state = S::default();
+    Adopted::Fresh
 }

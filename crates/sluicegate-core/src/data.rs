@@ -7,10 +7,11 @@
 //!  "delay":0,"denied_by":0,"denied_call":0}
 //! ```
 //!
-//! `retry_after` is null if the call is allowed, and `"never"` if no wait helps. Data that no limit
-//! could have decided, such as an allowed call that is to retry, is rejected.
+//! If the store had no room, `denied_by` is null and `full_pool` is `"keys"`, `"log_entries"` or
+//! `"leases"`. `retry_after` is null if the call is allowed, and `"never"` if no wait helps. Data
+//! that no limit could have decided, such as an allowed call that is to retry, is rejected.
 
-use crate::decision::{Decision, NO_LIMIT, RetryAfter, Standing};
+use crate::decision::{Decision, FIRST_POOL, FullPool, NO_LIMIT, RetryAfter, Standing};
 use crate::time::{Span, Time};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -26,6 +27,8 @@ struct DecisionData {
     delay: Span,
     denied_by: Option<u32>,
     denied_call: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    full_pool: Option<FullPool>,
 }
 
 impl Serialize for Decision {
@@ -39,6 +42,7 @@ impl Serialize for Decision {
             delay: self.delay(),
             denied_by: self.denied_by(),
             denied_call: self.denied_call(),
+            full_pool: self.full_pool(),
         }
         .serialize(serializer)
     }
@@ -56,19 +60,42 @@ impl<'de> Deserialize<'de> for Decision {
             reset_after: data.reset_after,
         };
         match (data.allowed, data.retry_after) {
-            (true, None) if data.denied_by.or(data.denied_call).is_none() => {
+            (true, None) if data.denied_by.or(data.denied_call).is_none() && data.full_pool.is_none() => {
                 Ok(Decision::allow(standing, data.delay))
             }
             (false, Some(retry_after)) if data.delay == Span::ZERO => {
-                let (limit, call) = (data.denied_by.unwrap_or(NO_LIMIT), data.denied_call.unwrap_or(0));
-                if limit > NO_LIMIT || call > NO_LIMIT {
-                    return Err(D::Error::custom("denied_by and denied_call are at most 65535"));
+                let (limit, call) = match (data.denied_by, data.full_pool) {
+                    (Some(_), Some(_)) => {
+                        return Err(D::Error::custom("a full pool denies a call instead of a limit"));
+                    }
+                    (Some(limit), None) if limit >= FIRST_POOL => {
+                        return Err(D::Error::custom(format_args!("denied_by is below {FIRST_POOL}")));
+                    }
+                    (limit, pool) => (limit.or(pool.map(FullPool::position)), data.denied_call.unwrap_or(0)),
+                };
+                if call > NO_LIMIT {
+                    return Err(D::Error::custom(format_args!("denied_call is at most {NO_LIMIT}")));
                 }
+                let limit = limit.unwrap_or(NO_LIMIT);
                 Ok(Decision::deny(standing, retry_after).by_limit(limit).by_call(call))
             }
             (true, _) => Err(D::Error::custom("an allowed call has neither retry_after nor denied_by")),
             (false, _) => Err(D::Error::custom("a denied call has a retry_after and no delay")),
         }
+    }
+}
+
+impl Serialize for FullPool {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.as_str().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for FullPool {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FullPool, D::Error> {
+        let name = alloc::string::String::deserialize(deserializer)?;
+        let pool = FullPool::ALL.into_iter().find(|pool| pool.as_str() == name);
+        pool.ok_or_else(|| D::Error::custom(format_args!("no pool is named {name}")))
     }
 }
 

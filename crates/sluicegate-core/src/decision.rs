@@ -46,6 +46,44 @@ pub struct Standing {
 /// The position that stands for no limit: no list is this long.
 pub(crate) const NO_LIMIT: u32 = (1 << CALL_SHIFT) - 1;
 
+/// The positions from here up to [`NO_LIMIT`] stand for full pools.
+pub(crate) const FIRST_POOL: u32 = NO_LIMIT - 3;
+
+/// Of what a store had no room for more, so that it denied a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FullPool {
+    /// Keys.
+    Keys,
+    /// Entries of logs.
+    LogEntries,
+    /// Leases held and waited for.
+    Leases,
+}
+
+impl FullPool {
+    /// Every pool.
+    pub const ALL: [FullPool; 3] = [FullPool::Keys, FullPool::LogEntries, FullPool::Leases];
+
+    /// Returns the name that metrics and replies use: `keys`, `log_entries` or `leases`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FullPool::Keys => "keys",
+            FullPool::LogEntries => "log_entries",
+            FullPool::Leases => "leases",
+        }
+    }
+
+    /// The position that stands for this pool.
+    pub(crate) const fn position(self) -> u32 {
+        match self {
+            FullPool::Keys => FIRST_POOL,
+            FullPool::LogEntries => FIRST_POOL + 1,
+            FullPool::Leases => FIRST_POOL + 2,
+        }
+    }
+}
+
 /// Lists and their number are far below 2^16.
 const CALL_SHIFT: u32 = 16;
 
@@ -104,10 +142,19 @@ impl Decision {
     }
 
     /// Returns the position, from 0, of the limit that denied the call, in the list of its limiter.
-    /// `None` if the call is allowed, or if the store had no room for the key.
+    /// `None` if the call is allowed, or if the store had no room for it.
     pub const fn denied_by(&self) -> Option<u32> {
         let position = self.denied_by & NO_LIMIT;
-        if self.allowed() || position == NO_LIMIT { None } else { Some(position) }
+        if self.allowed() || position >= FIRST_POOL { None } else { Some(position) }
+    }
+
+    /// Returns the pool whose lack of room denied the call, instead of a limit.
+    pub fn full_pool(&self) -> Option<FullPool> {
+        let position = self.denied_by & NO_LIMIT;
+        if self.allowed() {
+            return None;
+        }
+        FullPool::ALL.into_iter().find(|pool| pool.position() == position)
     }
 
     /// Returns the index, from 0, of the call that was denied, of several that were made all or

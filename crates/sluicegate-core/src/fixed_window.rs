@@ -30,6 +30,7 @@
 use crate::algorithm::Algorithm;
 use crate::bounds::{OutOfBounds, Rate, checked_count};
 use crate::cell::Cell;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use crate::usage::Window;
@@ -288,10 +289,12 @@ impl Algorithm for FixedWindow {
         Self::running(state, now).is_none_or(|used| used == 0)
     }
 
-    fn adopt(&self, old: &Self, state: &mut Cell, _times: Times) {
+    fn adopt(&self, old: &Self, state: &mut Cell, _times: Times) -> Adopted {
         if !self.windows.same(&old.windows) {
             *state = Cell::UNSEEN;
+            return Adopted::Fresh;
         }
+        Adopted::Kept
     }
 }
 

@@ -36,6 +36,7 @@ use crate::algorithm::{Algorithm, Charged, Debt, NotCharged, Verb, Waiting, rema
 use crate::bounds::{CENTURY, OutOfBounds, Rate};
 use crate::cell::Cell;
 use crate::decision::Standing;
+use crate::rescaling::{Adopted, Rescaling, are_equal};
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{DAY, Exact, Span, Time};
 
@@ -233,14 +234,17 @@ impl Gcra {
 
     /// Converts the state of a bucket with other parameters, keeping the moment at which it is
     /// full. The fraction of a microsecond is rounded up to a multiple of 1/count.
-    pub(crate) fn adopt_recovery_time(&self, old: &Gcra, state: &mut Cell) {
-        let (count, old_count) = (u64::from(self.rate.count()), u64::from(old.rate.count()));
-        // Cannot wrap: both factors are below 2^30. A part is below its count, so the quotient is
-        // at most the new count.
-        let part = (u64::from(state.a) * count).div_ceil(old_count);
-        let carried = part == count;
-        state.at += u64::from(carried);
-        state.a = if carried { 0 } else { u32::try_from(part).unwrap_or(u32::MAX) };
+    pub(crate) fn adopt_recovery_time(&self, old: &Gcra, state: &mut Cell) -> Adopted {
+        let rescaling =
+            Rescaling::of_recovery_time(old.rate, self.rate, Exact { whole: state.at, part: state.a });
+        Self::rescale(state, rescaling)
+    }
+
+    /// Writes the converted state.
+    fn rescale(state: &mut Cell, rescaling: Rescaling) -> Adopted {
+        let Exact { whole, part } = rescaling.full_at();
+        *state = Cell { at: whole, a: part, b: state.b };
+        Adopted::Rescaled(rescaling)
     }
 
     /// Returns the state of a key that has used `units` by now.
@@ -433,40 +437,35 @@ impl<B: Bucket> Algorithm for B {
             (Gcra::ahead(self.for_waits(state, now), now), self.gcra().share);
         // Exact to 1 in 2^15, or to a microsecond; `recovers_in` breaks ties.
         let share = (ahead.whole >> shift).saturating_mul(u64::from(unit));
+        // Rounded to the nearest, without a division: exact up to a burst of 2^14. Cannot wrap: at
+        // most 2^32 times a burst below 2^31. Always fits: at most the burst.
+        let used = (share.min(1 << 32) * u64::from(self.gcra().burst) + (1 << 31)) >> 32;
+        let used = u32::try_from(used).unwrap_or(u32::MAX);
         // As in `is_idle`: a refunded key cannot be dropped before an unseen key would be full.
         let recovered = ahead.max(Gcra::ahead(self.unseen_for_waits(now), now));
-        Some(Debt { share, recovers_in: Span::from_micros(recovered.ceil()) })
+        Some(Debt { share, used, recovers_in: Span::from_micros(recovered.ceil()) })
     }
 
     /// Keeps the units that are still used now, after refilling at the old rate. Their time is
     /// rounded up to a multiple of 1/count microseconds. This changes no decision, because both
     /// sides of every comparison are such multiples.
-    fn adopt(&self, old: &Self, state: &mut Cell, times: Times) {
+    fn adopt(&self, old: &Self, state: &mut Cell, times: Times) -> Adopted {
         let (gcra, before) = (self.gcra(), old.gcra());
-        if gcra.rate == before.rate || state.b != SEEN {
-            return;
+        if gcra.rate == before.rate {
+            return Adopted::Kept;
         }
+        if state.b != SEEN {
+            return Adopted::Unseen;
+        }
+        if are_equal(gcra.rate, before.rate) {
+            // Written in another way, they have other parts of a microsecond.
+            return gcra.adopt_recovery_time(before, state);
+        }
+        let full_at = Exact { whole: state.at, part: state.a };
         // After a step back of the clock, `full_at` lies further ahead by the size of the step,
-        // which must not count as usage. So usage is measured at the latest known time. That time
-        // may come from another key's call, so it is capped at `full_at`: no charge of this key is
-        // later.
-        let at = times.now.max(times.latest.min(Time::saturating_from_micros(state.at)));
-        let used_periods = before.parts(Gcra::ahead(*state, at));
-        let old_period = u128::from(before.rate.period().as_micros());
-        let period = u128::from(gcra.rate.period().as_micros());
-        // The units used are used_periods / old_period. At the new rate they take units * period,
-        // in 1/count microseconds.
-        let most = gcra.parts(gcra.debt_max);
-        let parts = (used_periods / old_period)
-            .checked_mul(period)
-            // Cannot wrap: a remainder below 2^49 times a period below 2^49.
-            .and_then(|parts| parts.checked_add((used_periods % old_period * period).div_ceil(old_period)))
-            .map_or(most, |parts| parts.min(most));
-        let count = u128::from(gcra.rate.count());
-        let ahead = Exact {
-            whole: u64::try_from(parts / count).unwrap_or(u64::MAX),
-            part: u32::try_from(parts % count).unwrap_or(u32::MAX),
-        };
-        *state = Gcra::full_in(ahead, at);
+        // which must not count as usage. So usage is measured at the latest known time. That may
+        // come from another key, so it is capped at `full_at`: no charge of this key is later.
+        let at = times.now.max(times.latest.min(Time::saturating_from_micros(full_at.ceil())));
+        Gcra::rescale(state, Rescaling::of_usage(before.rate, gcra.rate, at, full_at, gcra.debt_max))
     }
 }

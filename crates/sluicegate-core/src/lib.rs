@@ -122,6 +122,8 @@ pub mod queue;
 #[doc(hidden)]
 pub mod receipts;
 #[doc(hidden)]
+pub mod rescaling;
+#[doc(hidden)]
 pub mod rollback;
 pub mod sliding_log;
 pub mod sliding_window;
@@ -139,6 +141,6 @@ pub use bounds::Rate;
 pub use cell::Cell;
 pub use cell_limit::CellLimit;
 pub use concurrency::Concurrency;
-pub use decision::{Decision, Denied, RetryAfter};
+pub use decision::{Decision, Denied, FullPool, RetryAfter};
 pub use time::{Span, Time};
 pub use usage::{Usage, Window};

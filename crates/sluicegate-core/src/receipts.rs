@@ -6,9 +6,11 @@
 use crate::algorithm::{Algorithm, Verb};
 use crate::all_of::{Part, peek_list, reserve_all};
 use crate::decision::Decision;
-use crate::rollback::{Charge, Charges, Times};
-use crate::time::{Span, Time};
+use crate::rescaling::Adopted;
+use crate::rollback::{Charge, Charges, Rollback, Times};
+use crate::time::{Exact, Span, Time};
 use crate::verbs::{Unsupported, Verbs as _};
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Identifies one reservation of one key, for one cancel or settle. The store chooses the numbers,
@@ -17,20 +19,139 @@ use alloc::vec::Vec;
 pub struct Receipt(pub u64);
 
 /// The reservations of a key that were neither cancelled nor settled.
+///
+/// ```text
+/// Blocks  Receipts are kept in blocks, in the order in which they were made. In that order stacks
+///         and heights never fall (unless the clock steps far back; then every charge is visited).
+///         A return lowers heights from the newest down to those that lie below it. A block that
+///         moves as a whole only notes by how much, so a return visits few charges.
+/// ```
 #[derive(Clone, Default, Debug)]
 pub struct Receipts {
     /// When each limit's state is last known to have changed. Only rollbacks need it.
     latest: Vec<Time>,
-    open: Vec<OpenReceipt>,
+    blocks: Vec<Block>,
+    /// Whether a height or a stack has fallen.
+    unsorted: bool,
 }
 
-/// A reservation that is neither cancelled nor settled.
+/// The most receipts of a block.
+const BLOCK_MAX: usize = if cfg!(test) { 4 } else { 128 };
+
+/// How many receipts expire in one call.
+const EXPIRED_MAX: usize = 64;
+
+/// Reservations that are neither cancelled nor settled. A block is never empty.
 #[derive(Clone, Debug)]
+struct Block {
+    open: Vec<OpenReceipt>,
+    /// One per limit.
+    lanes: Vec<Lane>,
+}
+
+impl Block {
+    /// Drops the receipts that are void under every limit. All charges are written.
+    fn drop_void(&mut self) {
+        let Block { open, lanes } = self;
+        let mut kept = vec![false; open.len()];
+        for lane in &*lanes {
+            kept.iter_mut().zip(&lane.charges).for_each(|(kept, charge)| *kept |= *charge != Charge::VOID);
+        }
+        if kept.contains(&false) {
+            let mut each = kept.iter();
+            open.retain(|_| each.next() == Some(&true));
+            for lane in lanes {
+                let mut each = kept.iter();
+                lane.charges.retain(|_| each.next() == Some(&true));
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
 struct OpenReceipt {
     receipt: Receipt,
     made: Time,
-    /// One per limit.
+}
+
+/// The charges of a block under one limit.
+#[derive(Clone, Debug)]
+struct Lane {
+    /// One per receipt.
     charges: Vec<Charge>,
+    /// By how much all of them have moved down since they were written.
+    moved: Option<Rollback>,
+}
+
+impl Lane {
+    /// A charge of the lane as it is now, from how it was written.
+    fn current<A: Algorithm>(&self, limit: &A, mut charge: Charge) -> Charge {
+        if let Some(moved) = &self.moved {
+            limit.shift_down(moved, &mut charge);
+        }
+        charge
+    }
+
+    /// Writes by how much the charges have moved down.
+    fn write<A: Algorithm>(&mut self, limit: &A) {
+        if let Some(moved) = self.moved.take() {
+            self.charges.iter_mut().for_each(|charge| limit.shift_down(&moved, charge));
+        }
+    }
+
+    /// Lowers the charges, whose heights rise, from the newest on. Returns `false` if all older
+    /// ones stay.
+    fn lower<A: Algorithm>(
+        &mut self,
+        limit: &A,
+        stack: Option<u64>,
+        sorted: bool,
+        lower: &impl Fn(&mut Charge),
+    ) -> bool {
+        let (Some(oldest), Some(newest)) = (self.charges.first().copied(), self.charges.last().copied())
+        else {
+            return true;
+        };
+        if sorted && stack.is_some_and(|stack| oldest.stack > stack) {
+            return true;
+        }
+        if sorted && oldest.stack == newest.stack {
+            let (first, last) = (self.current(limit, oldest), self.current(limit, newest));
+            let (mut first_lowered, mut last_lowered) = (first, last);
+            lower(&mut first_lowered);
+            lower(&mut last_lowered);
+            if last_lowered == last {
+                return last.height == Exact::ZERO;
+            }
+            let move_down = |from: &Charge| Rollback {
+                stack: from.stack,
+                top: from.height,
+                bottom: first_lowered.height,
+            };
+            let mut last_moved = last;
+            limit.shift_down(&move_down(&first), &mut last_moved);
+            if first_lowered != first && last_moved == last_lowered {
+                self.moved = Some(move_down(&oldest));
+                return true;
+            }
+        }
+        self.write(limit);
+        for charge in self.charges.iter_mut().rev() {
+            if sorted && stack.is_some_and(|stack| charge.stack < stack) {
+                return false;
+            }
+            if stack.is_some_and(|stack| charge.stack != stack) {
+                continue;
+            }
+            let before = charge.height;
+            lower(charge);
+            // After a refund that removed newer entries of a log, these are at 0 already.
+            if sorted && charge.height == before && before > Exact::ZERO {
+                return false;
+            }
+        }
+        true
+    }
 }
 
 impl Receipts {
@@ -58,9 +179,9 @@ impl Receipts {
         {
             if limit.refund(state, now, cost) {
                 *latest = now.max(*latest);
-                for open in self.open.iter_mut().filter_map(|open| open.charges.get_mut(position)) {
-                    limit.cap_height(state, open);
-                }
+                Self::lower(&mut self.blocks, !self.unsorted, (position, limit), None, |charge| {
+                    limit.cap_height(state, charge);
+                });
             }
         }
         Ok(peek_list(limits, states, now, 0))
@@ -87,14 +208,13 @@ impl Receipts {
             if cost > 0 {
                 self.charged(now);
             }
-            self.open.push(OpenReceipt { receipt, made: now, charges });
+            self.push(limits, OpenReceipt { receipt, made: now }, &charges);
         }
         Ok(decision)
     }
 
     /// Cancels a reservation: the part of its cost that still counts is returned to the key.
-    /// Returns `false` if there was no such part, or the receipt is used or unknown. Takes time
-    /// linear in the number of open receipts.
+    /// Returns `false` if there was no such part, or the receipt is used or unknown.
     pub fn cancel<A: Algorithm>(
         &mut self,
         limits: &[A],
@@ -128,8 +248,8 @@ impl Receipts {
         receipt: Receipt,
         used: u32,
     ) -> Option<bool> {
-        let index = self.open.iter().position(|open| open.receipt == receipt)?;
-        let OpenReceipt { charges, .. } = self.open.swap_remove(index);
+        let (block, at) = self.find(receipt)?;
+        let charges = self.remove(limits, block, at);
         Some(self.settle_charges(limits, states, now, &charges, used, &mut []))
     }
 
@@ -154,13 +274,52 @@ impl Receipts {
             }
             let Some(rollback) = rollback else { continue };
             returned = true;
-            let open = self.open.iter_mut().map(|open| &mut *open.charges);
-            let held = others.iter_mut().map(Charges::each_mut);
-            for charge in open.chain(held).filter_map(|charges| charges.get_mut(position)) {
+            let stack = Some(rollback.stack);
+            Self::lower(&mut self.blocks, !self.unsorted, (position, limit), stack, |charge| {
+                limit.shift_down(&rollback, charge);
+            });
+            for charge in others.iter_mut().filter_map(|charges| charges.each_mut().get_mut(position)) {
                 limit.shift_down(&rollback, charge);
             }
         }
         returned
+    }
+
+    /// Converts the key's states and open receipts to other limits, each from the limit at the same
+    /// position, as `adopt` converts a state ([`Algorithm::adopt`], or a variant of it). There is
+    /// one state per old limit. `latest` is the latest time known besides that of the receipts.
+    ///
+    /// A receipt keeps its charges under the limits that keep their states. Without any it is void.
+    pub fn adopt<A: Algorithm>(
+        &mut self,
+        (limits, old): (&[A], &[A]),
+        states: &mut [A::State],
+        Times { now, latest }: Times,
+        adopt: impl Fn(&A, &A, &mut A::State, Times) -> Adopted,
+    ) {
+        for (position, ((limit, old), state)) in limits.iter().zip(old).zip(states).enumerate() {
+            let times = Times { now, latest: latest.max(self.latest(position)) };
+            let adopted = adopt(limit, old, state, times);
+            if let Some(latest) = self.latest.get_mut(position) {
+                match adopted {
+                    Adopted::Fresh => *latest = Time::EPOCH,
+                    Adopted::Rescaled(_) => *latest = now.max(*latest),
+                    Adopted::Kept | Adopted::Unseen => {}
+                }
+            }
+            // No conversion changes the order of heights.
+            for lane in self.blocks.iter_mut().filter_map(|block| block.lanes.get_mut(position)) {
+                lane.write(old);
+                lane.charges.iter_mut().for_each(|charge| adopted.convert(charge));
+            }
+        }
+        let kept = limits.len().min(old.len());
+        self.latest.truncate(kept);
+        self.blocks.retain_mut(|block| {
+            block.lanes.truncate(kept);
+            block.drop_void();
+            !block.open.is_empty()
+        });
     }
 
     /// Returns when the state of the limit at a position is last known to have changed.
@@ -170,35 +329,46 @@ impl Receipts {
 
     /// Returns the number of open receipts. Each is kept until it is cancelled, settled or expires.
     pub fn len(&self) -> usize {
-        self.open.len()
+        self.blocks.iter().map(|block| block.open.len()).sum()
+    }
+
+    /// Returns `true` if this receipt is open.
+    pub fn is_open(&self, receipt: Receipt) -> bool {
+        self.find(receipt).is_some()
     }
 
     /// Returns `true` if no receipt is open.
     pub fn is_empty(&self) -> bool {
-        self.open.is_empty()
+        self.blocks.is_empty()
     }
 
     /// Discards a receipt; its cost stays charged. Returns `true` if it was open.
-    pub fn discard(&mut self, receipt: Receipt) -> bool {
-        let before = self.open.len();
-        self.open.retain(|open| open.receipt != receipt);
-        self.open.len() < before
+    pub fn discard<A: Algorithm>(&mut self, limits: &[A], receipt: Receipt) -> bool {
+        let found = self.find(receipt);
+        if let Some((block, at)) = found {
+            self.remove(limits, block, at);
+        }
+        found.is_some()
     }
 
     /// Discards up to this many of the oldest receipts; their costs stay charged.
-    pub fn discard_oldest(&mut self, most: usize) {
-        self.open.sort_by_key(|open| open.made);
-        self.open.drain(..most.min(self.open.len()));
+    pub fn discard_oldest<A: Algorithm>(&mut self, limits: &[A], most: usize) {
+        for _ in 0..most.min(self.len()) {
+            self.remove(limits, 0, 0);
+        }
     }
 
     /// Expires the receipts of reservations made before a time, so that abandoned ones do not
     /// accumulate.
-    pub fn expire_made_before(&mut self, time: Time) {
-        self.open.retain(|open| open.made >= time);
+    pub fn expire_made_before<A: Algorithm>(&mut self, limits: &[A], time: Time) {
+        while self.oldest().is_some_and(|made| made < time) {
+            self.remove(limits, 0, 0);
+        }
     }
 
     /// Expires the receipts of reservations made before a time whose cost no longer counts: a
-    /// cancel would return nothing.
+    /// cancel would return nothing. Begins with the oldest, ends with the first that stays, and
+    /// expires a bounded number.
     pub fn expire_worthless<A: Algorithm>(
         &mut self,
         limits: &[A],
@@ -206,23 +376,94 @@ impl Receipts {
         now: Time,
         made_before: Time,
     ) {
-        let Receipts { latest, open } = self;
-        open.retain(|open| {
-            let mut charges = limits.iter().zip(states).zip(&*latest).zip(&open.charges);
-            let mut counts = || {
-                charges.any(|(((limit, state), latest), charge)| {
-                    let times = Times { now, latest: *latest };
-                    limit.roll_back(&mut state.clone(), times, charge, charge.cost()).is_some()
-                })
-            };
-            // The time is compared first: copying a long log is slow.
-            open.made >= made_before || counts()
-        });
+        for _ in 0..EXPIRED_MAX {
+            let Some(Block { open, lanes }) = self.blocks.first() else { return };
+            let mut charges = limits.iter().zip(states).zip(&self.latest).zip(lanes);
+            let counts = charges.any(|(((limit, state), latest), lane)| {
+                let oldest = lane.charges.first().map(|charge| lane.current(limit, *charge));
+                oldest.is_some_and(|oldest| limit.counts(state, Times { now, latest: *latest }, &oldest))
+            });
+            if counts || open.first().is_none_or(|open| open.made >= made_before) {
+                return;
+            }
+            self.remove(limits, 0, 0);
+        }
     }
 
     /// Returns when the oldest open reservation was made.
     pub fn oldest(&self) -> Option<Time> {
-        self.open.iter().map(|open| open.made).min()
+        self.blocks.first()?.open.first().map(|open| open.made)
+    }
+
+    fn find(&self, receipt: Receipt) -> Option<(usize, usize)> {
+        let at = |block: &Block| block.open.iter().position(|open| open.receipt == receipt);
+        self.blocks.iter().enumerate().find_map(|(index, block)| Some((index, at(block)?)))
+    }
+
+    fn push<A: Algorithm>(&mut self, limits: &[A], open: OpenReceipt, charges: &[Charge]) {
+        if let Some(last) = self.blocks.last() {
+            let fell = |((limit, lane), charge): ((&A, &Lane), &Charge)| {
+                let before = lane.charges.last().map(|before| lane.current(limit, *before));
+                before.is_some_and(|before| (charge.stack, charge.height) < (before.stack, before.height))
+            };
+            self.unsorted |= limits.iter().zip(&last.lanes).zip(charges).any(fell);
+        } else {
+            self.unsorted = false;
+        }
+        let is_full = |block: &Block| block.open.len() == BLOCK_MAX || block.lanes.len() != charges.len();
+        if self.blocks.last().is_none_or(is_full) {
+            let lanes = charges.iter().map(|_| Lane { charges: Vec::new(), moved: None }).collect();
+            self.blocks.push(Block { open: Vec::new(), lanes });
+        }
+        let Some(block) = self.blocks.last_mut() else { return };
+        block.open.push(open);
+        for ((limit, lane), charge) in limits.iter().zip(&mut block.lanes).zip(charges) {
+            lane.write(limit);
+            lane.charges.push(*charge);
+        }
+    }
+
+    /// Removes a receipt, and returns its charges. Those of others stay as they are.
+    fn remove<A: Algorithm>(&mut self, limits: &[A], index: usize, at: usize) -> Vec<Charge> {
+        let Some(block) = self.blocks.get_mut(index) else { return Vec::new() };
+        block.open.remove(at);
+        let take = |(limit, lane): (&A, &mut Lane)| {
+            let charge = lane.charges.remove(at);
+            lane.current(limit, charge)
+        };
+        let charges = limits.iter().zip(&mut block.lanes).map(take).collect();
+        let (open, lanes) = (block.open.len(), block.lanes.len());
+        // Blocks from before a limit was added have fewer lanes.
+        let next = self.blocks.get(index + 1).filter(|next| next.lanes.len() == lanes);
+        let of_next = next.map_or(BLOCK_MAX, |next| next.open.len());
+        if open == 0 {
+            self.blocks.remove(index);
+        } else if open + of_next <= BLOCK_MAX / 2 {
+            let next = self.blocks.remove(index + 1);
+            let Some(block) = self.blocks.get_mut(index) else { return charges };
+            block.open.extend(next.open);
+            for ((limit, lane), mut next) in limits.iter().zip(&mut block.lanes).zip(next.lanes) {
+                lane.write(limit);
+                next.write(limit);
+                lane.charges.append(&mut next.charges);
+            }
+        }
+        charges
+    }
+
+    /// Lowers the charges under the limit at a position, of one stack or of all.
+    fn lower<A: Algorithm>(
+        blocks: &mut [Block],
+        sorted: bool,
+        (position, limit): (usize, &A),
+        stack: Option<u64>,
+        lower: impl Fn(&mut Charge),
+    ) {
+        for lane in blocks.iter_mut().rev().filter_map(|block| block.lanes.get_mut(position)) {
+            if !lane.lower(limit, stack, sorted, &lower) && sorted {
+                return;
+            }
+        }
     }
 
     /// Tracks from now on when the state of each of these limits changes.
@@ -240,4 +481,156 @@ pub struct ReserveCall {
     pub max_wait: Span,
     /// The receipt, which no other open reservation of this key has.
     pub receipt: Receipt,
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::as_conversions, reason = "a test may panic")]
+mod tests {
+    use super::*;
+    use crate::bounds::Rate;
+    use crate::sliding_log::SlidingLog;
+    use crate::sliding_window::SlidingWindow;
+    use crate::token_bucket::TokenBucket;
+
+    /// Compared with a list of charges that every return visits, on random calls and changes
+    /// between two limits.
+    fn behaves_as_a_list<A: Algorithm<State: PartialEq + core::fmt::Debug>>(limit: &A, other: &A) {
+        for seed in 0..300_u64 {
+            let mut random = seed * 7_919 + 1;
+            let mut below = |end: u64| {
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (random >> 33) % end
+            };
+            let (mut limit, mut other) = (limit, other);
+            let (mut state, mut receipts) = ([A::State::default()], Receipts::default());
+            let (mut expected_state, mut expected) = (A::State::default(), Vec::<(Receipt, Charge)>::new());
+            let (mut latest, mut now) = (Time::EPOCH, Time::saturating_from_micros(1_000_000_000));
+            for step in 0..200 {
+                now = now.saturating_add(Span::from_micros(below(3) * below(2_000_000)));
+                let cost = u32::try_from(1 + below(4)).unwrap();
+                if below(20) == 0 {
+                    let times = Times { now, latest };
+                    let pair = (core::slice::from_ref(other), core::slice::from_ref(limit));
+                    receipts.fit(pair.1);
+                    receipts.adopt(pair, &mut state, times, A::adopt);
+                    let adopted = other.adopt(limit, &mut expected_state, times);
+                    for (_, charge) in &mut expected {
+                        adopted.convert(charge);
+                    }
+                    if let Adopted::Rescaled(_) = adopted {
+                        latest = now.max(latest);
+                    }
+                    (limit, other) = (other, limit);
+                }
+                let limits = core::slice::from_ref(limit);
+                match below(if step < 100 { 6 } else { 12 }) {
+                    0..3 => {
+                        let receipt = Receipt(step);
+                        let call =
+                            ReserveCall { cost, max_wait: Span::from_micros(below(9_000_000)), receipt };
+                        let max_wait = call.max_wait;
+                        let _ = receipts.reserve(limits, &mut state, now, call).unwrap();
+                        let mut parts = [Part { limit, state: &mut expected_state, cost }];
+                        if let Some(charges) = reserve_all(&mut parts, now, max_wait).1 {
+                            latest = now.max(latest);
+                            expected.push((receipt, charges[0]));
+                        }
+                    }
+                    3 => {
+                        let charged = limit.admits(&state[0], now, cost, limit.remaining(&state[0], now));
+                        if charged {
+                            limit.charge(&mut state[0], now, cost);
+                            limit.charge(&mut expected_state, now, cost);
+                            receipts.charged(now);
+                            latest = now.max(latest);
+                        }
+                    }
+                    4 => {
+                        let _ = receipts.refund(limits, &mut state, now, cost).unwrap();
+                        if limit.refund(&mut expected_state, now, cost) {
+                            latest = now.max(latest);
+                            for (_, charge) in &mut expected {
+                                limit.cap_height(&expected_state, charge);
+                            }
+                        }
+                    }
+                    _ if !expected.is_empty() => {
+                        let at = usize::try_from(below(expected.len() as u64)).unwrap();
+                        let (receipt, charge) = expected.remove(at);
+                        assert!(receipts.settle(limits, &mut state, now, receipt, cost - 1));
+                        let times = Times { now, latest };
+                        let rollback = limit.settle_charge(&mut expected_state, times, &charge, cost - 1);
+                        if rollback.is_some() || cost - 1 > charge.cost() {
+                            latest = now.max(latest);
+                        }
+                        for (_, charge) in expected.iter_mut().filter(|_| rollback.is_some()) {
+                            limit.shift_down(&rollback.unwrap(), charge);
+                        }
+                    }
+                    _ => {}
+                }
+                assert_eq!(state[0], expected_state, "seed {seed}, step {step}");
+                assert_eq!(receipts.len(), expected.len());
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_behave_as_a_list() {
+        let rate = |count, seconds: u64| Rate::new(count, Span::from_micros(seconds * 1_000_000)).unwrap();
+        let bucket = |rate, burst| TokenBucket::new(rate, burst).unwrap();
+        behaves_as_a_list(&bucket(rate(7, 3), 40), &bucket(rate(2, 3), 30));
+        let log = |rate| SlidingLog::new(rate).unwrap();
+        behaves_as_a_list(&log(rate(40, 30)), &log(rate(50, 20)));
+        behaves_as_a_list(&SlidingWindow::new(rate(60, 40)), &SlidingWindow::new(rate(50, 40)));
+    }
+
+    #[test]
+    fn receipts_from_before_a_limit_was_added_have_no_charge_under_it() {
+        let bucket =
+            |burst| TokenBucket::new(Rate::new(1, Span::from_micros(1_000_000)).unwrap(), burst).unwrap();
+        let (one, two) = ([bucket(100)], [bucket(100), bucket(50)]);
+        let now = Time::saturating_from_micros(1_000_000_000);
+        let times = Times { now, latest: now };
+        let call = |number| ReserveCall { cost: 1, max_wait: Span::ZERO, receipt: Receipt(number) };
+        let (mut states, mut receipts) = (Vec::from([crate::cell::Cell::UNSEEN]), Receipts::default());
+        for number in 0..10 {
+            assert!(receipts.reserve(&one, &mut states, now, call(number)).unwrap().allowed());
+        }
+        receipts.adopt((&two, &one), &mut states, times, TokenBucket::adopt);
+        states.push(crate::cell::Cell::UNSEEN);
+        for number in 10..20 {
+            assert!(receipts.reserve(&two, &mut states, now, call(number)).unwrap().allowed());
+        }
+        for number in [9, 10, 0, 19, 8, 11, 1, 12, 7, 13, 2, 14] {
+            assert!(receipts.cancel(&two, &mut states, now, Receipt(number)));
+        }
+        assert_eq!(two[0].remaining(&states[0], now), 92);
+        assert_eq!(two[1].remaining(&states[1], now), 46);
+        receipts.adopt((&one, &two), &mut states, times, TokenBucket::adopt);
+        states.pop();
+        for number in [3, 15, 4, 16, 5, 17, 6, 18] {
+            assert!(receipts.cancel(&one, &mut states, now, Receipt(number)));
+        }
+        assert!(receipts.is_empty() && one[0].remaining(&states[0], now) == 100);
+    }
+
+    #[test]
+    fn many_receipts_of_one_key_stay_cheap() {
+        let limits =
+            [TokenBucket::new(Rate::new(1, Span::from_micros(1_000_000)).unwrap(), 1_000_000).unwrap()];
+        let (mut states, mut receipts) = ([crate::cell::Cell::UNSEEN], Receipts::default());
+        let now = Time::saturating_from_micros(1_000_000_000);
+        for number in 0..16_384 {
+            let call = ReserveCall { cost: 1, max_wait: Span::ZERO, receipt: Receipt(number) };
+            assert!(receipts.reserve(&limits, &mut states, now, call).unwrap().allowed());
+        }
+        assert!(receipts.blocks.len() <= 16_384 / BLOCK_MAX);
+        // From both ends and from the middle.
+        for number in (0..16_384_u64).map(|number| number * 5_003 % 16_384) {
+            assert!(receipts.cancel(&limits, &mut states, now, Receipt(number)));
+        }
+        assert!(receipts.is_empty() && limits[0].remaining(&states[0], now) == 1_000_000);
+    }
 }

@@ -105,6 +105,11 @@ impl Rollback {
 }
 
 impl Charge {
+    /// A charge to a state that is gone: nothing can be returned, and no settlement exceeds it. Its
+    /// stack is later than any other, and early enough to add periods to it.
+    pub(crate) const VOID: Charge =
+        Charge { cost: u32::MAX, stack: 1 << 62, height: Exact::ZERO, waited: false };
+
     /// Returns the cost that was charged.
     pub fn cost(&self) -> u32 {
         self.cost

@@ -31,6 +31,7 @@
 
 use crate::algorithm::{Algorithm, Verb};
 use crate::bounds::{LOG_COUNT_MAX, OutOfBounds, Rate};
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use alloc::collections::VecDeque;
@@ -294,6 +295,20 @@ impl Algorithm for SlidingLog {
         state.grow(by);
     }
 
+    fn log_capacity(&self, state: &Log) -> usize {
+        state.capacity()
+    }
+
+    fn merge_newest(&self, state: &mut Log) {
+        let Some(newest) = state.entries.pop_back() else { return };
+        match state.entries.back_mut() {
+            // Totals are running totals, so the newest one includes the cost of both.
+            Some(last) => *last = newest,
+            None => state.entries.push_back(newest),
+        }
+        state.entries.shrink_to_fit();
+    }
+
     fn record_denied(&self, state: &mut Log, now: Time, cost: u32) -> bool {
         if !self.count_all || cost > self.rate.count() {
             return false;
@@ -342,6 +357,13 @@ impl Algorithm for SlidingLog {
         Some(rollback)
     }
 
+    /// Without a copy of the log.
+    fn counts(&self, state: &Log, times: Times, charge: &Charge) -> bool {
+        let live = self.oldest_live(state, times.now);
+        let entry = Self::find(state, charge.stack).filter(|&index| index >= live);
+        entry.is_some_and(|index| charge.roll_back(charge.cost(), Self::cost_at(state, index)).is_some())
+    }
+
     fn shift_down(&self, rollback: &Rollback, charge: &mut Charge) {
         charge.shift_down(rollback);
     }
@@ -359,8 +381,16 @@ impl Algorithm for SlidingLog {
         self.oldest_live(state, now) == state.entries.len()
     }
 
-    /// Keeps the entries. A longer period cannot bring back those that were dropped.
-    fn adopt(&self, _old: &Self, _state: &mut Log, _times: Times) {}
+    /// Keeps the entries that count now. A longer period brings none back.
+    fn adopt(&self, old: &Self, state: &mut Log, times: Times) -> Adopted {
+        // A shorter period counts none of those that have aged out anyway.
+        let aged_out =
+            if self.rate.period() > old.rate.period() { old.oldest_live(state, times.now) } else { 0 };
+        for _ in 0..aged_out {
+            state.pop_oldest();
+        }
+        Adopted::Kept
+    }
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@
 use crate::algorithm::Algorithm;
 use crate::bounds::Rate;
 use crate::cell::Cell;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
 use crate::usage::Window;
@@ -223,10 +224,12 @@ impl Algorithm for SlidingWindow {
         prev == 0 && cur == 0
     }
 
-    fn adopt(&self, old: &Self, state: &mut Cell, _times: Times) {
+    fn adopt(&self, old: &Self, state: &mut Cell, _times: Times) -> Adopted {
         if self.rate.period() != old.rate.period() {
             *state = Cell::UNSEEN;
+            return Adopted::Fresh;
         }
+        Adopted::Kept
     }
 }
 

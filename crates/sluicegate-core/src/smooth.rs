@@ -67,6 +67,7 @@ use crate::algorithm::{Algorithm, Charged, NotCharged, Verb, Waiting};
 use crate::bounds::{CENTURY, COUNT_MAX, OutOfBounds, Rate, checked_count, checked_period};
 use crate::cell::Cell;
 use crate::decision::Standing;
+use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{DAY, Span, Time};
 use core::fmt;
@@ -474,12 +475,16 @@ impl Algorithm for Smooth {
     /// rate, the stored permits keep their share of the maximum, and the wait of the next call
     /// stays. This also holds if only one of the two limits has a warm-up. (Guava's special cases,
     /// a maximum of 0 or infinity, do not occur here.)
-    fn adopt(&self, old: &Self, state: &mut Cell, Times { now, .. }: Times) {
-        if let Some(permits) = decode(state) {
+    fn adopt(&self, old: &Self, state: &mut Cell, Times { now, .. }: Times) -> Adopted {
+        // Even the last bit stays, as if the limits had not changed in between.
+        if self != old
+            && let Some(permits) = decode(state)
+        {
             let permits = old.resync(permits, now);
             // In Guava's order of operations; the last bit may exceed the new maximum, as there.
             *state = encode(Permits { stored: permits.stored * self.max / old.max, ..permits });
         }
+        Adopted::Kept
     }
 }
 

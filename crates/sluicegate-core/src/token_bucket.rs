@@ -74,7 +74,7 @@ impl TokenBucket {
                 Ok(TokenBucket { initial: (tokens < burst).then_some(Initial { tokens, start }), ..self })
             }
             _ => {
-                let advice = "a bucket cannot start with more than its burst, use that or less";
+                let advice = "a bucket cannot start with more than its burst, so use the burst or less";
                 Err(OutOfBounds::above("initial", tokens, u64::from(burst), advice))
             }
         }

@@ -48,9 +48,6 @@ struct Claim {
     full_at: i128,
     /// Whether the call had a time slot, which cannot be returned once later calls have slots.
     had_to_wait: bool,
-    /// What had not leaked when the parameters changed last, as a level: no more is returned, even
-    /// if the clock had stepped back before the change.
-    most: Option<i128>,
 }
 
 impl Bucket {
@@ -77,34 +74,34 @@ impl Bucket {
         bucket
     }
 
-    /// Returns the bucket under other parameters, as of a time. Absent if only one of them paces.
+    /// Returns the bucket under other parameters, as of a time.
     ///
     /// The tokens used, and those up to each receipt's charge, are rounded up to the new scale. The
     /// charges between them are whole tokens, which both scales express exactly, so the order of
     /// charges and the distances between them stay.
-    pub(crate) fn converted(&self, mut new: Self, at: i128) -> Option<Self> {
-        if self.paces != new.paces {
-            return None;
-        }
+    pub(crate) fn converted(&self, mut new: Self, at: i128) -> Self {
         if self.changed.is_none() {
-            return Some(new);
+            return new;
         }
-        if (self.count, self.period, self.burst) == (new.count, new.period, new.burst) {
-            return Some(Self { initial: new.initial, ..self.clone() });
+        if (self.count, self.period) == (new.count, new.period) {
+            let more = new.full() - self.full();
+            let changed = self.changed.map(|Changed { at, level }| Changed { at, level: level + more });
+            return Self { burst: new.burst, initial: new.initial, changed, ..self.clone() };
         }
+        // What had leaked by the latest charge or return stays leaked, and a step back since then
+        // is not usage. A bucket that was full before that is converted as of when it was.
+        let full_since = self.full_moment().map_or(at, |moment| -(-moment).div_euclid(self.count));
+        let from = at.max(self.latest.min(full_since));
         let rescaled = |level: i128| scaled_up(level, new.period, self.period);
         let most_used = new.full() + CENTURY * new.count;
-        let used = rescaled(self.full() - self.level(at)).min(most_used);
+        let used = rescaled(self.full() - self.level(from)).min(most_used);
         new.claims = self.claims.clone();
         for claim in new.claims.values_mut() {
-            let height = rescaled(claim.full_at - at * self.count).min(used);
-            let not_leaked = rescaled(claim.full_at - at.max(self.latest) * self.count);
-            claim.full_at = at * new.count + height;
-            claim.most = claim.most.map_or(not_leaked, |most| rescaled(most).min(not_leaked)).into();
+            claim.full_at = from * new.count + rescaled(claim.full_at - from * self.count).min(used);
         }
-        new.latest = self.latest;
-        new.changed = Some(Changed { at, level: new.full() - used });
-        Some(new)
+        new.latest = self.latest.max(at);
+        new.changed = Some(Changed { at: from, level: new.full() - used });
+        new
     }
 
     fn full(&self) -> i128 {
@@ -243,7 +240,7 @@ impl Algorithm for Bucket {
     fn remember(&mut self, charge: ChargeId, _at: i128, delay: i128) {
         if let Some(full_at) = self.full_moment() {
             let had_to_wait = self.paces || delay > 0;
-            self.claims.insert(charge, Claim { full_at, had_to_wait, most: None });
+            self.claims.insert(charge, Claim { full_at, had_to_wait });
         }
     }
 
@@ -256,8 +253,7 @@ impl Algorithm for Bucket {
             return false;
         }
         let not_leaked_yet = claim.full_at - at.max(self.latest) * self.count;
-        let most = claim.most.unwrap_or(not_leaked_yet).min(not_leaked_yet);
-        let wanted = most.min(cost * self.period);
+        let wanted = not_leaked_yet.min(cost * self.period);
         self.return_level(at, claim.full_at, wanted)
     }
 

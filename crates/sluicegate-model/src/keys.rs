@@ -376,6 +376,10 @@ impl Keys {
         };
         let calls = keys.iter().enumerate().map(|(index, &key)| Some(Call { key, cost: cost(index)? }));
         let merged = merged(&calls.collect::<Option<Vec<_>>>().ok_or(Rejected::WrongCount)?);
+        // A call that names no open receipt changes nothing, so it converts nothing either.
+        if !self.has_part(receipt) {
+            return Err(Rejected::NotOpen);
+        }
         for Merged { key, .. } in &merged {
             self.advanced_key(now, *key);
         }

@@ -6,7 +6,7 @@
 /// One limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rule {
-    /// A token bucket, a leaky bucket, or (with a count and burst of 1) a minimum interval.
+    /// A token bucket.
     Bucket {
         /// How many tokens are refilled per period.
         count: u64,
@@ -16,6 +16,20 @@ pub enum Rule {
         burst: u64,
         /// What an unseen key holds; a full bucket if absent.
         initial: Option<Initial>,
+    },
+    /// A leaky bucket, which decides like a token bucket.
+    LeakyBucket {
+        /// How many tokens leak per period.
+        count: u64,
+        /// The period.
+        period: u64,
+        /// How many tokens the bucket holds.
+        capacity: u64,
+    },
+    /// A minimum interval, which decides like a token bucket of one token.
+    MinInterval {
+        /// The interval.
+        interval: u64,
     },
     /// A queue that calls leave one by one, evenly spaced.
     Pacer {

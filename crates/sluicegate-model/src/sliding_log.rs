@@ -21,10 +21,14 @@ impl SlidingLog {
         Self { count: i128::from(count), period: i128::from(period), count_all, history: History::default() }
     }
 
-    /// Returns the log under other parameters: the calls that count now keep their times.
+    /// Returns the log under other parameters: the calls keep their times. Those that have aged out
+    /// must not count again under a longer period; under another one they do only if the clock
+    /// steps back, as they would have without the change.
     pub(crate) fn converted(&self, new: &Self, at: i128) -> Self {
         let mut history = self.history.clone();
-        history.drop_before(self.covered(history.effective(at)).start);
+        if new.period > self.period {
+            history.drop_before(self.covered(history.effective(at)).start);
+        }
         Self { history, count: new.count, period: new.period, count_all: new.count_all }
     }
 
@@ -32,6 +36,12 @@ impl SlidingLog {
     /// before is not.
     fn covered(&self, effective: i128) -> Range<i128> {
         effective - self.period + 1..effective + 1
+    }
+
+    fn add(&mut self, at: i128, cost: i128) {
+        let effective = self.history.effective(at);
+        self.history.drop_before(self.covered(effective).start);
+        self.history.add(effective, cost);
     }
 
     fn sum(&self, at: i128) -> i128 {
@@ -54,20 +64,18 @@ impl Algorithm for SlidingLog {
     }
 
     fn charge(&mut self, at: i128, cost: i128) {
-        let effective = self.history.effective(at);
-        self.history.drop_before(self.covered(effective).start);
-        self.history.add(effective, cost);
+        self.add(at, cost);
         if self.count_all {
             self.history.keep_newest(self.count);
         }
     }
 
     /// Debt stops where the log's sum is at its bound. If nothing is added there is no entry, and
-    /// so no time to remember.
+    /// so no time to remember. All of it counts, denied calls or not: a refund returns it first.
     fn charge_debt(&mut self, at: i128, cost: i128) {
         let debt = debt_within_bound(self.sum(at), cost);
         if debt > 0 {
-            self.charge(at, debt);
+            self.add(at, debt);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The state of a key under one rule, whatever its algorithm.
 
+use std::mem;
+
 use crate::algorithm::Algorithm;
 use crate::bucket::Bucket;
 use crate::fixed_window::FixedWindow;
@@ -41,8 +43,12 @@ impl LimitState {
         if self.is_under(rule) {
             return Some(self.clone());
         }
+        // Algorithms that decide alike are still different ones: their limits have other names.
+        if mem::discriminant(&self.rule) != mem::discriminant(rule) {
+            return None;
+        }
         let state = match (&self.state, State::new(rule)) {
-            (State::Bucket(old), State::Bucket(new)) => State::Bucket(old.converted(new, at)?),
+            (State::Bucket(old), State::Bucket(new)) => State::Bucket(old.converted(new, at)),
             (State::Fixed(old), State::Fixed(new)) => State::Fixed(old.converted(&new)?),
             (State::Log(old), State::Log(new)) => State::Log(old.converted(&new, at)),
             (State::Sliding(old), State::Sliding(new)) => State::Sliding(old.converted(&new)?),
@@ -79,6 +85,10 @@ impl State {
             Rule::Bucket { count, period, burst, initial } => {
                 Self::Bucket(Bucket::new(*count, *period, *burst, *initial))
             }
+            Rule::LeakyBucket { count, period, capacity } => {
+                Self::Bucket(Bucket::new(*count, *period, *capacity, None))
+            }
+            Rule::MinInterval { interval } => Self::Bucket(Bucket::new(1, *interval, 1, None)),
             Rule::Pacer { count, period, queue } => Self::Bucket(Bucket::pacer(*count, *period, *queue)),
             Rule::FixedWindow { count, windows } => Self::Fixed(FixedWindow::new(*count, windows.clone())),
             Rule::SlidingLog { count, period, count_all } => {

@@ -53,9 +53,13 @@ for i = 1, limits do
   local a = 8 + (i - 1) * 18
   local rules = algorithms[ARGV[a - 1]]
   local s, other = rules.read(KEYS[i], a)
+  local cost = tonumber(ARGV[a + rules.cost])
+  -- A call that charges nothing changes nothing: it is decided on a converted state that is not
+  -- stored.
+  local stays = cost == 0 and (verb == 'check' or verb == 'within' or verb == 'wait')
   if other and rules.convert then
-    s = rules.convert(other, KEYS[i], a)
-  elseif s and s.is_other then
+    s = rules.convert(other, KEYS[i], a, stays)
+  elseif s and s.is_other and not stays then
     rules.write(KEYS[i], s, a)
   end
   if not s then
@@ -65,7 +69,7 @@ for i = 1, limits do
     converted_write()
     return { 'windows', now }
   end
-  parts[i] = { rules = rules, s = s, a = a, key = KEYS[i], cost = tonumber(ARGV[a + rules.cost]) }
+  parts[i] = { rules = rules, s = s, a = a, key = KEYS[i], cost = cost }
   reply[i + 2] = rules.report(s, a)
 end
 converted_write()

@@ -8,7 +8,7 @@ use sluicegate::internal::within;
 use sluicegate::semaphore::Semaphore;
 use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span};
 use sluicegate_core::bounds::{COUNT_MAX, saturating_count};
-use sluicegate_core::decision::store::{no_room, unlimited};
+use sluicegate_core::decision::store::{by_no_limit, unlimited};
 
 /// The `retry_after` of a call that is denied because the store fails.
 pub(crate) const RETRY_AFTER: Span = Span::from_micros(1_000_000);
@@ -63,7 +63,7 @@ impl<L> Fallback<L> {
             Fallback::Error => return None,
             Fallback::Allow { limit } => Answer::new(unlimited(*limit), Source::Allowed),
             Fallback::Deny { limit } => {
-                Answer::new(no_room(*limit, RetryAfter::After(RETRY_AFTER)), Source::Denied)
+                Answer::new(by_no_limit(*limit, RetryAfter::After(RETRY_AFTER)), Source::Denied)
             }
             Fallback::Local(memory) => Answer::new(local(memory)?, Source::Local),
         })

@@ -637,7 +637,7 @@ fn require_agreement(script: bool, core: bool) -> Result<(), StoreFailure> {
         return Ok(());
     }
     Err(StoreFailure::BadReply(String::from(
-        "its script and this process decided differently; do all processes run the same version?",
+        "the store's script and this process decided differently; run the same version in all processes",
     )))
 }
 

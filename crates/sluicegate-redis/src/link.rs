@@ -14,6 +14,7 @@
 //! node         a server and its connection         breaker      when to stop calling a server
 //! pipeline     calls over a connection, NOSCRIPT   call_error   why a call has no answer
 //! sentinel     finds the current master            cluster      routes by slot; slot, slot_table
+//! watch        evicted keys, rejected writes
 //! ```
 //!
 //! **Permissions.** The store's user needs `evalsha`, `script|load`, `info`, `ping` and the
@@ -36,10 +37,12 @@ mod slot_table;
 #[cfg(all(test, feature = "_testkit"))]
 mod tests;
 mod tls;
+mod watch;
 
 pub use address::without_password;
 pub use node::NodeHealth;
 pub(crate) use slot::slot;
+pub(crate) use watch::rejects_writes;
 
 use crate::failure::ConnectError;
 use crate::script::ScriptCall;
@@ -51,6 +54,7 @@ use node::{Node, NodeSettings, Route, TimeBudget};
 use pipeline::Outgoing;
 use redis::Value;
 use sluicegate::backend::StoreFailure;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -63,6 +67,7 @@ const CONNECT_WAIT: Duration = Duration::from_secs(3);
 /// The connections to a store.
 pub(crate) struct Link {
     topology: Arc<Topology>,
+    evicted_keys: Arc<AtomicU64>,
     /// Switches to the cluster once the server turns out to be one of its nodes.
     cluster_watcher: Option<JoinHandle<()>>,
 }
@@ -78,6 +83,7 @@ enum Topology {
         endpoint: Endpoint,
         dialer: Dialer,
         deadline: Duration,
+        evicted_keys: Arc<AtomicU64>,
         cluster: OnceLock<Cluster>,
     },
 }
@@ -113,18 +119,29 @@ impl Link {
         };
         let dialer = Dialer { login: address.login, tls };
         let deadline = settings.deadline;
+        let evicted_keys = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&evicted_keys);
         let node = |route, role| {
             let (dialer, on_down) = (dialer.clone(), Arc::new(Notify::new()));
-            Node::start(NodeSettings { route, role, dialer, deadline, on_down })
+            let evicted_keys = Arc::clone(&counter);
+            Node::start(NodeSettings { route, role, dialer, deadline, on_down, evicted_keys })
         };
         let topology = match address.target {
-            Target::Cluster(seeds) => Topology::Cluster(Cluster::start(seeds, dialer, deadline)),
+            Target::Cluster(seeds) => Topology::Cluster(Cluster::start(seeds, dialer, deadline, counter)),
             Target::Sentinel { sentinels, master } => {
                 Topology::Server(node(Route::Sentinel { sentinels, master }, Role::Master))
             }
             Target::Server(endpoint) => {
                 let first = node(Route::Fixed(endpoint.clone()), Role::Standalone);
-                Topology::Undetermined { node: first, endpoint, dialer, deadline, cluster: OnceLock::new() }
+                let cluster = OnceLock::new();
+                Topology::Undetermined {
+                    node: first,
+                    endpoint,
+                    dialer,
+                    deadline,
+                    evicted_keys: counter,
+                    cluster,
+                }
             }
         };
         let topology = Arc::new(topology);
@@ -132,7 +149,7 @@ impl Link {
             let topology = Arc::clone(&topology);
             tokio::spawn(async move { topology.switch_to_cluster().await })
         });
-        Ok(Link { topology, cluster_watcher })
+        Ok(Link { topology, evicted_keys, cluster_watcher })
     }
 
     /// Sends script calls, in order per server, and returns an answer for each by `until`.
@@ -167,6 +184,11 @@ impl Link {
             Active::Server(node) => vec![node.health()],
             Active::Cluster(cluster) => cluster.health(),
         }
+    }
+
+    /// Keys that the servers were seen to evict.
+    pub(crate) fn evicted_keys(&self) -> u64 {
+        self.evicted_keys.load(Relaxed)
     }
 
     /// Waits until calls can be made, or are known to be impossible.
@@ -223,9 +245,12 @@ impl Topology {
 
     /// Waits until the server turns out to be a cluster node, and then uses the whole cluster.
     async fn switch_to_cluster(&self) {
-        if let Topology::Undetermined { node, endpoint, dialer, deadline, cluster } = self {
+        if let Topology::Undetermined { node, endpoint, dialer, deadline, evicted_keys, cluster } = self {
             node.cluster_detected().await;
-            cluster.get_or_init(|| Cluster::start(vec![endpoint.clone()], dialer.clone(), *deadline));
+            let start = || {
+                Cluster::start(vec![endpoint.clone()], dialer.clone(), *deadline, Arc::clone(evicted_keys))
+            };
+            cluster.get_or_init(start);
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct ScriptCall {
 }
 
 impl ScriptCall {
-    /// A call on at least one key. Arguments follow with [`ScriptCall::arg`].
+    /// A call on these keys. Arguments follow with [`ScriptCall::arg`].
     pub(crate) fn new(script: &'static LazyLock<Script>, keys: &[impl AsRef<[u8]>]) -> ScriptCall {
         let mut command = Cmd::new();
         command.arg("EVALSHA").arg(&script.sha).arg(keys.len());

@@ -91,6 +91,10 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
 pub(crate) static REPLACE: LazyLock<Script> =
     LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/replace.lua")].concat()));
 
+/// Does nothing: the reply says whether the server accepts writes.
+pub(crate) static PROBE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../lua/probe.lua").to_owned()));
+
 /// Deletes one receipt.
 pub(crate) static FORGET: LazyLock<Script> = LazyLock::new(|| {
     let forget = include_str!("../lua/forget.lua");

@@ -1,5 +1,6 @@
 //! The statistics of a store.
 
+use crate::link::rejects_writes;
 use sluicegate::backend::{Source, StoreFailure};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -20,6 +21,9 @@ pub struct RedisStats {
     pub answers: Vec<(Source, u64)>,
     /// The failures of the store, including those that a fallback answered for.
     pub failures: Failures,
+    /// Keys that the servers evicted for lack of memory, as far as was seen: each starts again with
+    /// its whole limit. Includes keys of other programs.
+    pub evicted_keys: u64,
 }
 
 impl RedisStats {
@@ -56,12 +60,13 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn view(&self) -> RedisStats {
+    pub(crate) fn view(&self, evicted_keys: u64) -> RedisStats {
         let [unavailable, timed_out, disconnected, rejected] =
             self.failures.each_ref().map(|count| count.load(Relaxed));
         RedisStats {
             answers: SOURCES.into_iter().zip(self.answers.iter().map(|count| count.load(Relaxed))).collect(),
             failures: Failures { unavailable, timed_out, disconnected, rejected },
+            evicted_keys,
         }
     }
 
@@ -103,8 +108,10 @@ impl Counters {
             }
             return;
         };
-        // Logged once, not per call. (The link logs that the store is unavailable.)
+        // Logged once, not per call. (The link logs that the store is unavailable, or rejects all
+        // writes.)
         if let StoreFailure::Rejected(why) = failure
+            && !rejects_writes(why)
             && !self.rejecting.swap(true, Relaxed)
         {
             warn!("store rejects calls: {why}");

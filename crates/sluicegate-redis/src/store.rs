@@ -103,7 +103,7 @@ impl RedisStore {
 
     /// Returns the store's statistics.
     pub fn stats(&self) -> RedisStats {
-        self.inner.counters.view()
+        self.inner.counters.view(self.inner.link.evicted_keys())
     }
 
     /// Counts an answer that the caller gave itself, because [`check_all`](crate::check_all) had
@@ -128,6 +128,26 @@ impl RedisStore {
     /// Returns `true` if at least one node is available.
     pub fn is_partly_up(&self) -> bool {
         self.inner.is_partly_up()
+    }
+
+    /// Returns `true` if the whole store accepts writes: in a cluster, all nodes.
+    pub fn is_writable(&self) -> bool {
+        let health = self.health();
+        !health.is_empty() && health.iter().all(NodeHealth::is_writable)
+    }
+
+    /// Returns why no call can be decided in the store, or `None` if at least one node is available
+    /// and accepts writes.
+    pub fn outage(&self) -> Option<String> {
+        let health = self.health();
+        if health.iter().any(NodeHealth::is_writable) {
+            return None;
+        }
+        let rejected = health.into_iter().filter(NodeHealth::is_up).find_map(|node| node.rejects_writes);
+        Some(match rejected {
+            Some(why) => format!("the store rejects writes: {why}"),
+            None => "the store is unavailable".to_owned(),
+        })
     }
 }
 

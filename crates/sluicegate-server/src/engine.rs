@@ -140,6 +140,17 @@ pub struct Engine {
     inline: Inline,
 }
 
+/// Whether an engine is ready to answer. The text says why no node of the shared store can decide.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Readiness {
+    /// It is.
+    Ready,
+    /// It is, as every rule has a fallback.
+    Fallbacks(String),
+    /// It is not: some rules have no fallback.
+    NotReady(String),
+}
+
 /// A rule and a key, as a request names them.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
@@ -208,6 +219,11 @@ impl Engine {
         self.inline.leases()
     }
 
+    /// The number of calls for which there was no room for another lease; `None` in a shared store.
+    pub fn no_lease_room(&self) -> Option<u64> {
+        self.storage.no_lease_room()
+    }
+
     /// The statistics of the memory store; `None` if keys live in a shared store.
     pub fn stats(&self) -> Option<StoreStats> {
         self.storage.stats()
@@ -224,11 +240,14 @@ impl Engine {
         self.storage.store()
     }
 
-    /// Returns `true` if the engine is ready to answer: at least part of the store is reachable, or
-    /// every rule has a fallback.
-    pub fn is_ready(&self) -> bool {
+    /// Whether the engine is ready to answer.
+    pub fn readiness(&self) -> Readiness {
         let has_fallback = |rule: &Arc<Rule>| rule.on_failure() != OnStoreFailure::Error;
-        self.storage.is_partly_up() || self.rules.load().iter().all(has_fallback)
+        match self.storage.outage() {
+            None => Readiness::Ready,
+            Some(outage) if self.rules.load().iter().all(has_fallback) => Readiness::Fallbacks(outage),
+            Some(outage) => Readiness::NotReady(outage),
+        }
     }
 
     /// The time on the engine's clock. Protocols read it once per batch of calls.

@@ -9,7 +9,7 @@ use crate::net::{Client, Listener, Stream};
 use crate::service::Service;
 use std::fmt;
 use std::ops::{Index, IndexMut};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// Describes a protocol.
 pub struct Description {
@@ -98,10 +98,15 @@ macro_rules! protocols {
 
             /// Accepts clients in a task, which ends when the server has stopped and all clients
             /// are gone.
-            pub(crate) fn accept(self, listener: Listener, service: Service, tasks: &mut JoinSet<()>) {
+            pub(crate) fn accept(
+                self,
+                listener: Listener,
+                service: Service,
+                tasks: &mut JoinSet<()>,
+            ) -> AbortHandle {
                 match self {
                     $(Protocol::$protocol => tasks.spawn(listener.run::<$handler>(service)),)*
-                };
+                }
             }
         }
     };

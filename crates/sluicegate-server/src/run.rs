@@ -10,6 +10,7 @@ use crate::metrics;
 use crate::net::tls::{CertFiles, Certs, Tls};
 use crate::protocol::Protocol;
 use crate::server::{self, Server};
+use crate::service::Service;
 use crate::signals::{Signal, Signals};
 use sluicegate::clock::SystemClock;
 use sluicegate_redis::RedisStore;
@@ -219,17 +220,16 @@ async fn serve(
     let mut config = prepare(&configuration, insecure, layers, Files::Read).await?;
     let tls = config.tls.clone();
     config.limits.connections_max = fit_open_files(config.limits.connections_max, config.listen.len());
-    let server = Server::start(config, Arc::new(SystemClock)).await.map_err(|error| error.to_string())?;
+    let mut server = Server::start(config, Arc::new(SystemClock)).await.map_err(|error| error.to_string())?;
     let with_tls = if tls.is_some() { ", with TLS" } else { "" };
     for (protocol, address) in server.addresses() {
         info!("listening for {protocol} on {address}{with_tls}");
     }
     info!("{} loaded", rule_count(&configuration));
-    let reload = Reload { server: &server, started: &configuration, tls: tls.as_ref(), layers, level_handle };
-    tokio::select! {
-        () = reload.until_stop(&mut signals) => {}
-        () = clock_watch::log_steps() => {}
-    }
+    let service = server.service().clone();
+    let reload =
+        Reload { service: &service, started: &configuration, tls: tls.as_ref(), layers, level_handle };
+    let ended = until_end(&mut server, reload.until_stop(&mut signals)).await;
     info!(
         "stopping: answering pending requests for at most {} s; a second signal stops at once",
         GRACE.as_secs()
@@ -239,7 +239,20 @@ async fn serve(
         () = tokio::time::sleep(GRACE) => warn!("stopped with clients still connected"),
         () = signals.stop() => warn!("stopped by a second signal"),
     }
-    Ok(())
+    ended
+}
+
+/// Waits until the server is to stop, or a listener fails: the process then ends with an error, so
+/// that its supervisor restarts it.
+async fn until_end(server: &mut Server, stop: impl Future<Output = ()>) -> Result<(), String> {
+    tokio::select! {
+        () = stop => Ok(()),
+        () = clock_watch::log_steps() => Ok(()),
+        failure = server.listener_failed() => {
+            error!("{failure}");
+            Err(failure)
+        }
+    }
 }
 
 /// Where keys live. The server starts even if the shared store is unavailable: it connects later.
@@ -271,7 +284,7 @@ fn rule_count(configuration: &Configuration) -> String {
 
 /// Reloads the configuration.
 struct Reload<'a> {
-    server: &'a Server,
+    service: &'a Service,
     started: &'a Configuration,
     tls: Option<&'a Arc<Tls>>,
     layers: &'a Layers,
@@ -302,11 +315,11 @@ impl Reload<'_> {
     /// Applies the new configuration as a whole, or keeps the previous one.
     async fn run(&self) {
         let (layers, tls) = (self.layers.clone(), self.tls.cloned());
-        let engine = Arc::clone(&self.server.service().engine);
+        let engine = Arc::clone(&self.service.engine);
         // A file may be slow, and thousands of rules take a while: no decision waits for either.
         let loading = tokio::task::spawn_blocking(move || load(&layers, &engine, tls.as_deref()));
         let loaded = loading.await.unwrap_or_else(|error| Err(format!("the reload failed: {error}")));
-        self.server.service().metrics.reloaded(loaded.is_ok());
+        self.service.metrics.reloaded(loaded.is_ok());
         match loaded {
             Ok(configuration) => {
                 self.level_handle.set(configuration.log.level);
@@ -351,6 +364,25 @@ fn load(layers: &Layers, engine: &Engine, tls: Option<&Tls>) -> Result<Configura
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_listener_that_panics_ends_the_server_with_an_error() {
+        for protocol in Protocol::ALL {
+            let listen = Protocol::ALL.map(|protocol| (protocol, ([127, 0, 0, 1], 0).into())).into();
+            let config = server::Config { listen, ..server::Config::default() };
+            let mut server = Server::start(config, Arc::new(SystemClock)).await.unwrap();
+            let address = server.address(protocol).unwrap();
+            let stop = tokio::task::yield_now();
+            assert_eq!(until_end(&mut server, stop).await, Ok(()), "a server that works ends by its signal");
+            server.break_listener(protocol);
+            let failure = until_end(&mut server, std::future::pending()).await.unwrap_err();
+            assert!(
+                failure.starts_with(&format!("the {protocol} listener on {address} failed: "))
+                    && failure.contains("a bug in the listener"),
+                "{failure}"
+            );
+        }
+    }
 
     #[test]
     fn connections_fit_the_open_files_of_all_listeners() {

@@ -13,7 +13,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
 
 /// What a server is built from. By default it listens nowhere.
 #[derive(Clone, Default, Debug)]
@@ -54,6 +54,8 @@ pub struct Server {
     addresses: Vec<(Protocol, SocketAddr)>,
     stop: watch::Sender<bool>,
     listeners: JoinSet<()>,
+    /// The tasks in `listeners`, in the order of `addresses`.
+    listener_ids: Vec<Id>,
 }
 
 impl Server {
@@ -82,10 +84,11 @@ impl Server {
         let bound = config.listen.into_iter().map(bind).collect::<io::Result<Vec<_>>>()?;
         let addresses = bound.iter().map(|listener| (listener.protocol, listener.address)).collect();
         let mut listeners = JoinSet::new();
-        for listener in bound {
-            listener.protocol.accept(listener, service.clone(), &mut listeners);
-        }
-        Ok(Server { service, addresses, stop, listeners })
+        let listener_ids = bound
+            .into_iter()
+            .map(|listener| listener.protocol.accept(listener, service.clone(), &mut listeners).id())
+            .collect();
+        Ok(Server { service, addresses, stop, listeners, listener_ids })
     }
 
     /// The bound addresses.
@@ -103,9 +106,33 @@ impl Server {
         &self.service
     }
 
+    /// Waits until a listener ends although the server is not stopping, and returns what to log:
+    /// clients cannot connect any more. Does not return if there is no listener.
+    pub async fn listener_failed(&mut self) -> String {
+        let (id, why) = match self.listeners.join_next_with_id().await {
+            None => std::future::pending().await,
+            Some(Ok((id, ()))) => (id, "it ended".to_owned()),
+            Some(Err(error)) => (error.id(), error.to_string()),
+        };
+        match self.listener_ids.iter().zip(&self.addresses).find(|(known, _)| **known == id) {
+            Some((_, (protocol, address))) => format!("the {protocol} listener on {address} failed: {why}"),
+            None => format!("a listener failed: {why}"),
+        }
+    }
+
     /// Stops accepting connections, answers what has arrived, and closes.
     pub async fn stop(mut self) {
         let _ = self.stop.send(true);
         while self.listeners.join_next().await.is_some() {}
+    }
+}
+
+#[cfg(test)]
+impl Server {
+    /// Makes the listener of a protocol a task that panics, as a bug would.
+    pub(crate) fn break_listener(&mut self, protocol: Protocol) {
+        let index = self.addresses.iter().position(|(known, _)| *known == protocol);
+        let index = index.expect("a listener for the protocol");
+        self.listener_ids[index] = self.listeners.spawn(async { panic!("a bug in the listener") }).id();
     }
 }

@@ -12,7 +12,7 @@ const ALLOWED: char = '●';
 /// A call that was turned away.
 const DENIED: char = '·';
 
-/// All of them 12 a minute.
+/// All of them allow 12 per minute.
 const COMPARED: [&str; 5] = [
     "fixed-window 12/60s",
     "sliding-window 12/60s",

@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 /// The header of the decisions.
 pub const HEADER: &str = "allowed,limit,remaining,retry_after_us,reset_after_us,delay_us";
 
-/// Output is handed on in pieces of about this size.
+/// Output is flushed in pieces of about this size.
 const FLUSH_AT: usize = 64 * 1024;
 /// No decision is longer in bytes.
 const ROW_LEN_MAX: usize = 128;

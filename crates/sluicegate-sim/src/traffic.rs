@@ -1,8 +1,8 @@
 //! Traffic: calls in the order in which a limiter would meet them, from a workload, a trace or a
 //! log.
 //!
-//! It is held in memory, 16 bytes a call and each key once, so that several limits can be tried on
-//! the same calls, and so that the pictures know from the start how long it lasts.
+//! It is held in memory, 16 bytes per call and each key once, so that several limits can be tried
+//! on the same calls, and so that the pictures know from the start how long it lasts.
 
 mod clock;
 pub mod csv;

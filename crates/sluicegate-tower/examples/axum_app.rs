@@ -49,7 +49,7 @@ use std::net::SocketAddr;
 /// # Errors
 /// When a limit is not one.
 pub fn router() -> Result<Router, BuildError> {
-    // Each address: five at once, then one a second.
+    // Each address: five at once, then one per second.
     let by_address =
         RateLimitLayer::new(Limiter::new("token-bucket 1/s burst=5")?).key(key::peer_ip()).name("home");
 

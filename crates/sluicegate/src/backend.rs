@@ -244,10 +244,11 @@ impl fmt::Display for BackendError {
 
 impl std::error::Error for BackendError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(match self {
-            BackendError::Verb(error) => error,
-            BackendError::Store(failure) => failure,
-        })
+        // It prints as the inner error, so its source is that error's source.
+        match self {
+            BackendError::Verb(error) => error.source(),
+            BackendError::Store(failure) => failure.source(),
+        }
     }
 }
 

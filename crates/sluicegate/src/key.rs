@@ -206,7 +206,7 @@ impl Fingerprint {
         Fingerprint { high: if high == 0 { 1 } else { high }, low: low & !TAG_BITS }
     }
 
-    /// The same key, to be judged by these limits.
+    /// Returns the fingerprint of the same key under the limits of this tag.
     #[inline]
     pub(crate) fn with_tag(self, tag: u16) -> Fingerprint {
         Fingerprint { high: self.high, low: self.low & !TAG_BITS | u64::from(tag) }
@@ -282,7 +282,7 @@ impl Seeds {
         self.writer(None).fingerprint(key)
     }
 
-    /// The same for a key of a scope: equal keys of two scopes differ.
+    /// Returns the fingerprint of a key in a scope. Equal keys of two scopes have different ones.
     #[inline]
     pub(crate) fn fingerprint_in(&self, scope: Fingerprint, key: &(impl Key + ?Sized)) -> Fingerprint {
         let mut writer = self.writer(None);

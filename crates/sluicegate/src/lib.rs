@@ -101,7 +101,7 @@ pub use limiter::{
     Observer, Reservation, StoreStats, VerbError, check_all, check_all_at, check_all_each, check_all_each_at,
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
-pub use sluicegate_core::{Decision, Denied, RetryAfter, Span, Time, Usage, Window};
+pub use sluicegate_core::{Decision, Denied, FullPool, RetryAfter, Span, Time, Usage, Window};
 #[cfg(feature = "derive")]
 pub use sluicegate_derive::Key;
 pub use store::OnFull;

@@ -348,7 +348,8 @@ impl Limiter {
     /// Changes the parameters of the limits while the limiter is in use. Every key keeps what it
     /// has used: a bucket its tokens, a window or log its count, `smooth` its wait and the share of
     /// its permits that is stored. If the period, start or time zone of a window changes, its keys
-    /// start with fresh state. Open receipts are void.
+    /// start with fresh state. Open receipts are converted with the key; where a state starts
+    /// fresh, they return nothing.
     ///
     /// The shards, of about 200 keys each, are locked one after another, each for a moment.
     ///

@@ -145,6 +145,10 @@ impl MemoryStore {
 
     /// Returns what still counts of a reservation of any of its limiters. Returns `true` if that
     /// was anything.
+    ///
+    /// If the limits of the scope have changed since the key's latest call, the store does not know
+    /// it: the key's next call converts its state, and this one returns what counts under the
+    /// limits before.
     pub fn cancel(&self, receipt: &Receipt) -> bool {
         self.cancel_at(receipt, self.inner.clock.now())
     }
@@ -152,7 +156,7 @@ impl MemoryStore {
     /// Cancels a reservation at a given time: see [`MemoryStore::cancel`].
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
         let Inner { store, seal, queues, .. } = &*self.inner;
-        let (cancelled, key) = receipt.cancel_in(store, seal, now);
+        let (cancelled, key) = receipt.cancel_in(store, seal, None, now);
         queues.usage_changed(&*self.inner, key);
         cancelled
     }
@@ -166,7 +170,7 @@ impl MemoryStore {
     /// Settles a reservation at a given time: see [`MemoryStore::settle`].
     pub fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> bool {
         let Inner { store, seal, queues, .. } = &*self.inner;
-        let (settled, key) = receipt.settle_in(store, seal, saturating_count(used), now);
+        let (settled, key) = receipt.settle_in(store, seal, None, saturating_count(used), now);
         queues.usage_changed(&*self.inner, key);
         settled
     }

@@ -86,15 +86,15 @@ use evict::Vacancy;
 use limit_versions::LimitsByTag as _;
 pub(crate) use pool::PoolStats;
 use pool::SearchedPool;
-use receipt_table::ReceiptTable;
 pub(crate) use shard::Counts;
 use shard::{Guarded, Locked, Shard};
 use slot_kind::{SlotState, StateOf};
+use sluicegate_core::algorithm::Verb;
 use sluicegate_core::all_of::{check_list, check_within_list, peek_list, take_list};
 use sluicegate_core::decision::store::no_room;
 use sluicegate_core::receipts::Receipts;
 use sluicegate_core::verbs::Unsupported;
-use sluicegate_core::{Algorithm, AnyLimit, Decision, RetryAfter, Span, Time};
+use sluicegate_core::{Algorithm, AnyLimit, Decision, FullPool, RetryAfter, Span, Time};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use table::{KEYS_PER_SHARD, Tables};
@@ -137,9 +137,12 @@ fn claim_beyond(spared: usize, left: &AtomicUsize) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NoMemory;
 
-/// The store has no room for a new key. There may be room after this time.
+/// The store has no room in a pool. There may be room after this time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Full(pub(crate) Span);
+pub(crate) struct Full {
+    pool: FullPool,
+    wait: Span,
+}
 
 /// The capacity of a store.
 #[derive(Clone, Copy, Debug)]
@@ -221,11 +224,7 @@ impl<S: SlotKind> Store<S> {
         now: Time,
     ) -> Decision {
         if cost == 0 {
-            // A call of cost 0 changes nothing: it does not even convert the state to the current
-            // limits.
-            let decision = Self::read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
-            shard.guarded.counts.decided(&decision);
-            return decision;
+            return Self::decide_free(shard, key, now);
         }
         shard.bring_up_to_date(slot, key, now, &self.vacant);
         if let Err(full) = self.make_log_room(shard, slot, now, cost) {
@@ -271,6 +270,10 @@ impl<S: SlotKind> Store<S> {
         up_to: u32,
     ) -> Result<(Decision, u32), Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::Take)?;
+        if up_to == 0 {
+            return Ok((Self::decide_free(&mut shard, key, now), 0));
+        }
         let taken = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let taken = take_list(limits, states, now, up_to)?;
             if taken.1 > 0 {
@@ -295,6 +298,10 @@ impl<S: SlotKind> Store<S> {
         max_wait: Span,
     ) -> Result<Decision, Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::CheckWithin)?;
+        if cost == 0 {
+            return Ok(Self::decide_free(&mut shard, key, now));
+        }
         let decided = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let decision = check_within_list(limits, states, now, cost, max_wait)?;
             if decision.allowed() && cost > 0 {
@@ -305,6 +312,14 @@ impl<S: SlotKind> Store<S> {
         let decision = decided.unwrap_or_else(|full| Ok(shard.denial(full, key)))?;
         shard.guarded.counts.decided(&decision);
         Ok(decision)
+    }
+
+    /// Decides a call of cost 0. It changes nothing: it does not even convert the state to the
+    /// current limits.
+    fn decide_free(shard: &mut Locked<'_, S>, key: Fingerprint, now: Time) -> Decision {
+        let decision = Self::read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
+        shard.guarded.counts.decided(&decision);
+        decision
     }
 
     /// Reads a key without changing it. Reading an unseen key takes no slot.
@@ -341,11 +356,16 @@ impl<S: SlotKind> Store<S> {
     /// # Errors
     /// If the limits do not support it.
     pub(crate) fn refund(&self, key: Fingerprint, now: Time, cost: u32) -> Result<Decision, Unsupported> {
-        let refunded =
-            self.with_key(key, now, |limits, states, receipts| receipts.refund(limits, states, now, cost));
-        refunded.unwrap_or_else(|_full| {
-            Ok(self.read(key, now, |limits, states| peek_list(limits, states, now, 0)))
-        })
+        let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::Refund)?;
+        let peek = |limits: &[S::Limit], states: &mut [StateOf<S>]| peek_list(limits, states, now, 0);
+        if cost == 0 {
+            return Ok(Self::read_in(&mut shard, key, now, peek));
+        }
+        let refunded = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
+            receipts.refund(limits, states, now, cost)
+        });
+        refunded.unwrap_or_else(|_full| Ok(Self::read_in(&mut shard, key, now, peek)))
     }
 
     /// Runs an operation on a key's limits, states and receipts. A key without a slot is passed as
@@ -382,12 +402,13 @@ impl<S: SlotKind> Store<S> {
     ) -> Result<R, Full> {
         let Some(slot) = shard.find(key) else { return self.with_new_key(shard, key, now, act) };
         shard.bring_up_to_date(slot, key, now, &self.vacant);
-        let mut receipts = shard.take_receipts(key, &self.vacant);
-        let entries = shard.log_capacity(slot);
-        let done = shard.with_slot(slot, |limits, states| act(limits, states, &mut receipts));
-        // A settlement charges even what exceeds the limit, and may need a log entry for it.
-        let entries_after = shard.log_capacity(slot);
-        shard.log_entries_changed(slot, entries, entries_after, &self.vacant);
+        let mut receipts = shard.take_receipts(key, now, &self.vacant);
+        let (done, before) = shard.with_slot(slot, |limits, states| {
+            let before: Vec<usize> =
+                limits.iter().zip(&*states).map(|(limit, state)| limit.log_capacity(state)).collect();
+            (act(limits, states, &mut receipts), before)
+        });
+        self.claim_settled(shard, slot, now, &before);
         shard.put_receipts(key, receipts);
         // A refund may have made the key recover sooner.
         shard.guarded.none_recovers_before = Time::EPOCH;
@@ -403,7 +424,7 @@ impl<S: SlotKind> Store<S> {
         act: impl KeyOp<S, R>,
     ) -> Result<R, Full> {
         shard.guarded.latest = now.max(shard.guarded.latest);
-        let mut receipts = shard.take_receipts(key, &self.vacant);
+        let mut receipts = shard.take_receipts(key, now, &self.vacant);
         // Nearly always there are no receipts, so there is nothing to clone.
         let before = (!receipts.is_empty()).then(|| receipts.clone());
         let mut state = S::State::default();
@@ -499,8 +520,8 @@ impl<S: SlotKind> Store<S> {
 
 /// The store of one limiter.
 impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
-    /// Changes the limits. A key keeps what it has used, and the new limits apply from its next
-    /// call on.
+    /// Changes the limits. A key keeps what it has used and its open receipts, and the new limits
+    /// apply from its next call on.
     pub(crate) fn change(&self, limits: Box<[S::Limit]>, any_limits: Arc<[AnyLimit]>) {
         let mut current = self.current.lock();
         let limits_by_tag = Arc::new(current.changed(limits, any_limits));
@@ -512,8 +533,6 @@ impl<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>> Store<S> {
             let guarded = &mut shard.guarded;
             guarded.limits_by_tag = Arc::clone(&limits_by_tag);
             guarded.none_recovers_before = Time::EPOCH;
-            // Open receipts record charges under the old limits.
-            ReceiptTable::void_all(&mut guarded.receipt_table, &self.vacant.receipts);
         }
         *current = limits_by_tag;
     }
@@ -531,7 +550,7 @@ impl Full {
     /// Returns the denial of a call that found no room.
     fn denial<A: Algorithm>(self, limits: &[A]) -> Decision {
         let limit = limits.iter().map(Algorithm::limit).min().unwrap_or_default();
-        let wait = match self.0 {
+        let wait = match self.wait {
             // No key can make room: the other keys of the same request occupy all the slots in
             // question.
             Span::MAX => RetryAfter::Never,
@@ -541,6 +560,6 @@ impl Full {
             Span::ZERO => RetryAfter::After(Span::from_micros(1_000_000)),
             wait => RetryAfter::After(wait),
         };
-        no_room(limit, wait)
+        no_room(self.pool, limit, wait)
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn lint() -> Result<(), String> {
             }
             arguments.extend(["--", "--deny", "warnings"]);
             println!("cargo {}", arguments.join(" "));
-            cargo(&arguments, None)?;
+            cargo(&arguments, &[])?;
         }
     }
     Ok(())

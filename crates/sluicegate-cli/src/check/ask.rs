@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the server may let us wait, for each step.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 
 trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
@@ -72,7 +72,7 @@ impl Server {
             Err(error) => {
                 let says = match error.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                        format!("it did not answer for {} s", PATIENCE.as_secs())
+                        format!("it did not answer for {} s", STEP_TIMEOUT.as_secs())
                     }
                     _ => error.to_string(),
                 };
@@ -86,10 +86,10 @@ impl Server {
 fn tcp(places: &[SocketAddr]) -> io::Result<TcpStream> {
     let mut last = io::Error::other("the name has no address");
     for place in places {
-        match TcpStream::connect_timeout(place, PATIENCE) {
+        match TcpStream::connect_timeout(place, STEP_TIMEOUT) {
             Ok(stream) => {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                stream.set_write_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(STEP_TIMEOUT))?;
+                stream.set_write_timeout(Some(STEP_TIMEOUT))?;
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }

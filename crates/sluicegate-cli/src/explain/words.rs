@@ -18,7 +18,7 @@ pub(crate) struct Words {
 
 const CELL: &str = "16 bytes of state, regardless of how many calls.";
 const BUCKET_CLOCK: &str =
-    "If the clock steps back, the limit is stricter by at most the step until the clock has caught up.";
+    "On a shared store, a step back of its clock makes the limit stricter by at most the step.";
 const WINDOW_CLOCK: &str =
     "If the clock steps back, a call is decided as if it came with the latest allowed one.";
 

@@ -3,9 +3,9 @@
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
-/// Less is done before anyone could read a bar.
+/// Fewer bytes are read before a progress bar could be noticed.
 const BYTES_WORTH_A_BAR: u64 = 50_000_000;
-/// The same in decisions.
+/// Fewer decisions are made before a progress bar could be noticed.
 const CALLS_WORTH_A_BAR: u64 = 5_000_000;
 
 /// Progress through a file of this length, or through a pipe of unknown length.

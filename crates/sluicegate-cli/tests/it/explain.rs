@@ -14,8 +14,8 @@ What it does   Holds up to 15 tokens; 30 are added every 1 min, one every 2 s. A
                tokens for its whole cost, or none and is denied. A new key starts full.
 Promise        Any period admits at most 15, plus 30 per 1 min of its length.
 Worst case     44 in any 1 min: 15 saved up, and 29 more before it ends.
-Clock          If the clock steps back, the limit is stricter by at most the step until the
-               clock has caught up.
+Clock          On a shared store, a step back of its clock makes the limit stricter by at most
+               the step.
 Memory per key 16 bytes of state, regardless of how many calls.
 Instead        For at most N in any period use sliding-log; for an even flow use pacer.
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod check;
+mod clients;
 mod clock_steps;
 mod conformance;
 mod explain;

@@ -7,7 +7,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, reason = "latencies are printed, not asserted")]
 
-use crate::serving::{Folder, PATIENCE as SERVER_ANSWERS_WITHIN, Serving, free_port};
+use crate::serving::{Folder, Serving, TEST_TIMEOUT as SERVER_ANSWERS_WITHIN, free_port};
 use crate::wall_clock::WallClock;
 use redis_testkit::{Client, Reply};
 use std::fmt;

@@ -84,11 +84,11 @@ fn counts_in_the_text_are_those_of_the_pictures() {
     };
     let readme = page("README.md").replace('\n', " ");
     for (limit, words) in [
-        ("fixed-window 12/min", "lets **24** through"),
-        ("sliding-window 12/min", "lets **17** through"),
+        ("fixed-window 12/min", "admits **24** around"),
+        ("sliding-window 12/min", "an estimate, admits **17**"),
         ("sliding-log 12/min", "never more than **12**"),
         ("token-bucket 12/min", "**23** in its first minute"),
-        ("pacer 12/min queue=2", "leave evenly, **12** a minute"),
+        ("pacer 12/min queue=2", "act evenly, **12** per minute"),
     ] {
         let shown = worst("compared", limit);
         let number: String = words.chars().filter(char::is_ascii_digit).collect();

@@ -2,8 +2,9 @@
 //! do.
 #![cfg(unix)]
 
-use crate::serving::{Folder, PATIENCE, Serving, client, free_port, ping};
+use crate::serving::{Folder, Serving, TEST_TIMEOUT, client, free_port, ping};
 use crate::{sluice, stderr, stdout};
+use redis_testkit::{Options, Server, until};
 use std::io::{Read as _, Write as _};
 use std::process::Command;
 use std::time::Instant;
@@ -201,7 +202,7 @@ fn too_few_files_stop_the_server_only_as_long_as_they_last() {
     server.wait_for("connections_max is reached, and it had sent no request");
     drop(flood);
     while ping(&mut client(&address)).is_err() {
-        assert!(begun.elapsed() < PATIENCE, "the flood is over, and the server takes no client");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "the flood is over, and the server takes no client");
     }
     server.signal("-TERM");
     server.wait_for("stopped");
@@ -258,4 +259,39 @@ fn at_debug_the_log_names_who_is_closed_for_a_protocol_error() {
     let line =
         server.wait_for("closed a RESP connection after a protocol error: this port speaks RESP, not HTTP");
     assert!(line.contains(&format!("peer={peer}")), "{line}");
+}
+
+/// The store's policy is changed while the server runs, and the connection broken: the warning is
+/// logged once for each connection.
+#[test]
+fn a_store_that_evicts_keys_is_logged_and_counted() {
+    let redis = Server::start(&Options::redis());
+    let set = |setting, value| assert_eq!(redis.cli(&["CONFIG", "SET", setting, value]), "OK");
+    set("maxmemory-policy", "allkeys-lru");
+    set("maxmemory", "100mb");
+    let mut serving = Serving::start(&["--store", &redis.url()]);
+    let mut client = client(&serving.resp());
+    let warning = "its maxmemory-policy is allkeys-lru. An evicted key starts again with its whole limit; set \
+                   maxmemory-policy noeviction";
+    serving.wait_for(warning);
+    assert_eq!(redis.cli(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]), "1");
+    serving.wait_for(warning);
+    let mut evicted = || {
+        client.write_all(b"INFO store\r\n").unwrap();
+        let mut reply = [0; 4096];
+        let length = client.read(&mut reply).unwrap();
+        let info = String::from_utf8_lossy(&reply[..length]).into_owned();
+        info.lines().find_map(|line| line.strip_prefix("store_evicted_keys:")?.parse::<u64>().ok()).unwrap()
+    };
+    assert_eq!(evicted(), 0);
+    let of_redis = || redis.info("evicted_keys").parse::<u64>().unwrap();
+    assert_eq!(redis.cli(&["DEBUG", "POPULATE", "1000", "user", "1000"]), "OK");
+    set("maxmemory", "1");
+    // Every command that may write evicts, until nothing is left.
+    until("all keys are evicted", || {
+        redis.cli(&["SET", "other", "1"]);
+        of_redis() >= 1_000
+    });
+    until("the server counts the evicted keys", || evicted() == of_redis());
+    serving.wait_for("the store evicted 1");
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Long enough that only a server that has stopped answering takes it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Serving {
     child: Child,
@@ -38,7 +38,7 @@ impl Serving {
 
     /// Waits for a line of the log that contains this, and tells it.
     pub(crate) fn wait_for(&mut self, part: &str) -> String {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let Ok(line) = self.lines.recv_timeout(left) else {
@@ -73,7 +73,7 @@ impl Serving {
 
     /// Waits for its end.
     pub(crate) fn end(mut self) -> ExitStatus {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
@@ -98,7 +98,7 @@ pub(crate) fn free_port() -> [&'static str; 4] {
 /// A client that speaks RESP by hand.
 pub(crate) fn client(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 

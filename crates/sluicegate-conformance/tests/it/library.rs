@@ -4,7 +4,7 @@ use fastrand::Rng;
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limit, Limiter};
-use sluicegate_conformance::{BackendSubject, Report, random, random_verbs, suite};
+use sluicegate_conformance::{BackendSubject, Changes, Report, random, random_changes, random_verbs, suite};
 use sluicegate_core::{Account, Time};
 use std::collections::HashMap;
 
@@ -21,6 +21,16 @@ fn every_verb_in_any_order_agrees_with_the_model() {
         panic!("{mismatch}");
     }
     assert!(report.returned > 500 && report.indebted > 50, "{report:?}");
+}
+
+#[test]
+fn every_verb_agrees_with_the_model_while_the_limits_change() {
+    let mut report = Report::default();
+    let changed = random_changes(13, 60_000, false, Changes::All, BackendSubject::memory, &mut report);
+    if let Err(mismatch) = changed {
+        panic!("{mismatch}");
+    }
+    assert!(report.changed > 2_000 && report.returned > 200 && report.indebted > 20, "{report:?}");
 }
 
 /// What happened in a run under churn.

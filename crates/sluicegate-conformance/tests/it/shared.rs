@@ -5,7 +5,9 @@ use fastrand::Rng;
 use sluicegate::MemoryStore;
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limit, Limiter};
-use sluicegate_conformance::{BackendSubject, Fields, Report, Subject, random, random_verbs, suite};
+use sluicegate_conformance::{
+    BackendSubject, Changes, Fields, Report, Subject, random, random_changes, random_verbs, suite,
+};
 use sluicegate_core::{Account, AnyLimit, Time};
 use std::collections::HashMap;
 
@@ -56,6 +58,18 @@ fn every_verb_in_a_shared_store_agrees_with_the_model() {
         panic!("{mismatch}");
     }
     assert!(report.returned > 300 && report.indebted > 30, "{report:?}");
+}
+
+/// As the server's reload does: another limiter of the same scope.
+#[test]
+fn every_verb_agrees_with_the_model_while_other_limiters_take_over_the_scope() {
+    let mut report = Report::default();
+    let in_store =
+        |limits: &[Limit], start: Time| BackendSubject::shared_memory(limits, &store(start, 64), 7);
+    if let Err(mismatch) = random_changes(14, 40_000, false, Changes::All, in_store, &mut report) {
+        panic!("{mismatch}");
+    }
+    assert!(report.changed > 2_000 && report.returned > 100 && report.indebted > 10, "{report:?}");
 }
 
 /// Many limits, and many more keys than fit. A key in the store decides as if no key had ever been

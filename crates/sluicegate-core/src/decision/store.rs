@@ -4,7 +4,7 @@
 //! cached denial, a full store) is added by the store. Callers never need this
 //! module.
 
-use super::{Decision, NO_LIMIT, Outcome, RetryAfter, Standing};
+use super::{Decision, FullPool, NO_LIMIT, Outcome, RetryAfter, Standing};
 use crate::time::Span;
 
 /// The decision for a call that is allowed without a limit: all of `limit` remains.
@@ -12,9 +12,14 @@ pub const fn unlimited(limit: u32) -> Decision {
     Decision::allow(Standing { limit, remaining: limit, reset_after: Span::ZERO }, Span::ZERO)
 }
 
-/// The denial by a store that has no room for another key. No limit denied the call, so
-/// [`Decision::denied_by`] is absent.
-pub const fn no_room(limit: u32, retry_after: RetryAfter) -> Decision {
+/// The denial by a store that has no room for the call. No limit denied it, so
+/// [`Decision::denied_by`] is absent; [`Decision::full_pool`] says what is full.
+pub const fn no_room(pool: FullPool, limit: u32, retry_after: RetryAfter) -> Decision {
+    by_no_limit(limit, retry_after).by_limit(pool.position())
+}
+
+/// A denial by neither a limit nor a full pool.
+pub const fn by_no_limit(limit: u32, retry_after: RetryAfter) -> Decision {
     let reset_after = match retry_after {
         RetryAfter::After(wait) => wait,
         RetryAfter::Never => Span::ZERO,
@@ -109,8 +114,14 @@ mod tests {
 
     #[test]
     fn no_limit_denied_a_call_for_which_there_was_no_room() {
-        let denial = no_room(5, RetryAfter::After(SECOND)).of_call(3);
-        assert_eq!((denial.denied_by(), denial.denied_call(), denial.remaining()), (None, Some(3), 0));
+        for pool in FullPool::ALL {
+            let denial = no_room(pool, 5, RetryAfter::After(SECOND)).of_call(3);
+            assert_eq!((denial.denied_by(), denial.denied_call(), denial.remaining()), (None, Some(3), 0));
+            assert_eq!(denial.full_pool(), Some(pool));
+        }
+        let denial = by_no_limit(5, RetryAfter::Never);
+        assert_eq!((denial.denied_by(), denial.full_pool()), (None, None));
+        assert_eq!(Decision::deny(STANDING, RetryAfter::Never).full_pool(), None);
     }
 
     #[test]

@@ -140,6 +140,7 @@ fn another_algorithm_or_another_place_of_windows_starts_fresh() {
     let from = |start| Windows::From { start, period: 60 * S };
     let cases = [
         (bucket(1, S, 5), Rule::Pacer { count: 1, period: S, queue: 4 }),
+        (bucket(1, S, 5), Rule::LeakyBucket { count: 1, period: S, capacity: 5 }),
         (pacer(1, S, 4), bucket_rule(1, S, 5)),
         (bucket(1, S, 5), log_rule(5, 60 * S)),
         (log(5, 60 * S), Rule::SlidingWindow { count: 5, period: 60 * S }),
@@ -241,9 +242,9 @@ fn a_step_back_is_converted_too() {
     let mut model = bucket(1, S, 10);
     model.check(10 * S, 5);
     model.change(vec![bucket_rule(2, S, 10)]);
-    // The step of 4 s is 4 tokens at the old rate; it takes 2 s at the new one.
-    assert_eq!(model.check(6 * S, 2), no(10, 1, 500 * MS, 4_500 * MS));
-    assert_eq!(model.peek(8 * S, 0), yes(10, 5, 2_500 * MS));
+    // At 10 s five tokens were used, which take 2.5 s at the new rate. The step of 4 s stays 4 s.
+    assert_eq!(model.check(6 * S, 2), no(10, 0, 2_500 * MS, 6_500 * MS));
+    assert_eq!(model.peek(8 * S, 0), yes(10, 1, 4_500 * MS));
 
     let mut model = log(5, 60 * S);
     model.check(0, 2);

@@ -92,7 +92,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Customers come for a minute and call as they are told; what becomes of them.
+    /// Simulates customers who call as given for a minute. Returns what became of their calls.
     pub(crate) async fn play<F, C>(&mut self, label: &str, call: C) -> Totals
     where
         C: Fn(Bank) -> F,

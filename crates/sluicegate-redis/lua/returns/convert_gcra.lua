@@ -7,13 +7,13 @@
 --      a+16   place      of the limit in its list
 --
 -- A state that needs numbers of 2^53 or more stays as it is, and so does one that cannot be read.
--- Both are returned.
+-- Both are returned. A state that stays is converted for this call only.
 
 -- The receipts whose heights were converted, by their index in KEYS. They are read and written once
 -- for all limits of a list.
 local converted = {}
 
-local function gcra_convert(raw, key, a)
+local function gcra_convert(raw, key, a, stays)
   local old_count, old_period = string.match(string.sub(raw, 21), '^1 (%d+)/(%d+) $')
   if not old_count then
     return nil
@@ -30,7 +30,7 @@ local function gcra_convert(raw, key, a)
   end
   local change = rate_change(old_count, old_period, count, period)
   -- After a step back of the clock, usage is measured at the latest known time.
-  local from = period > 0 and math.max(now, math.min(latest, at)) or 0
+  local from = period > 0 and math.max(now, math.min(latest, part > 0 and at + 1 or at)) or 0
   local whole, new_part = 0, 0
   if at >= from then
     whole, new_part = rescaled(change, at - from, part)
@@ -39,6 +39,9 @@ local function gcra_convert(raw, key, a)
     return nil
   end
   local s = { raw = raw, at = from + whole, latest = latest, part = new_part }
+  if stays then
+    return s
+  end
   gcra_store(key, s, a)
   local index, place = tonumber(ARGV[a + 15]), tonumber(ARGV[a + 16])
   local receipts = converted[index] or receipts_read(KEYS[index])

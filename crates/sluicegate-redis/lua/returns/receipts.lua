@@ -417,9 +417,9 @@ local function receipts_cap(r, i, stack, whole, part)
 end
 
 -- Converts the heights under a bucket to another rate, from a moment on, as its state is converted:
--- the whole header, and all blocks if they are few. If they are many, two kinds are converted at
--- once: the block in which the moment lies, because what has leaked before it is not converted; and
--- those that were read for another limit, because they are written at the new rate.
+-- the whole header, and all blocks if they are few. If they are many, only some are converted at
+-- once: the block in which the moment lies, since what has leaked before it is not converted, and
+-- blocks that were read for another limit, because they are written at the new rate.
 local function receipts_rescale(r, i, change, from)
   local limit = r.limits[i]
   local function convert(whole, part)

@@ -25,7 +25,7 @@ use sluicegate::wait::{Acquired, Denial};
 use sluicegate::{Key, RetryAfter, Span, Time};
 use sluicegate_core::algorithm::Waiting;
 use sluicegate_core::bounds::saturating_count;
-use sluicegate_core::decision::store::{StoreDecision as _, no_room};
+use sluicegate_core::decision::store::{StoreDecision as _, by_no_limit};
 use sluicegate_core::{Algorithm as _, AnyLimit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -239,7 +239,7 @@ impl Inner {
         let denied = denied.unwrap_or_else(|| {
             let limit = self.compiled.iter().map(AnyLimit::limit).min().unwrap_or(0);
             let unknown = RetryAfter::After(RETRY_AFTER);
-            no_room(limit, unknown)
+            by_no_limit(limit, unknown)
         });
         acquired(Answer::new(denied, Source::Remembered), began, Some(denial))
     }

@@ -30,7 +30,7 @@ impl ScriptReply {
     pub(crate) fn read(value: Value) -> Result<ScriptReply, StoreFailure> {
         read(value).ok_or_else(|| {
             StoreFailure::BadReply(String::from(
-                "not a reply of our scripts; is something else listening there?",
+                "the reply is not one of our scripts'; check that the address is that of a Redis or Valkey",
             ))
         })
     }

@@ -250,7 +250,7 @@ impl<'a> Operation<'a> {
         let latest = self.encoded().map(|encoded| encoded.latest).min();
         match (at, latest) {
             (Some(at), Some(latest)) if at > latest => Err(StoreFailure::Rejected(format!(
-                "the time {} is too late for its scripts, which compute in 53 bits; use at most {} with this limit, or the memory store",
+                "the time {} is too late for the store's scripts, which compute in 53 bits; use at most {} with this limit, or the memory store",
                 at.as_micros(),
                 latest.as_micros()
             ))),

@@ -30,6 +30,7 @@ use futures_util::future::join_all;
 use redis::Value;
 use sluicegate::backend::StoreFailure;
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -56,6 +57,7 @@ struct Shared {
     seeds: Vec<Endpoint>,
     dialer: Dialer,
     deadline: Duration,
+    evicted_keys: Arc<AtomicU64>,
     map: watch::Sender<SlotMap>,
     /// All connected nodes: those of the slot table, and those that a redirection named.
     nodes: Mutex<HashMap<Endpoint, Arc<Member>>>,
@@ -97,11 +99,17 @@ struct Pending<'a> {
 
 impl Cluster {
     /// Starts discovering the nodes in the background.
-    pub(crate) fn start(seeds: Vec<Endpoint>, dialer: Dialer, deadline: Duration) -> Cluster {
+    pub(crate) fn start(
+        seeds: Vec<Endpoint>,
+        dialer: Dialer,
+        deadline: Duration,
+        evicted_keys: Arc<AtomicU64>,
+    ) -> Cluster {
         let shared = Arc::new(Shared {
             seeds,
             dialer,
             deadline,
+            evicted_keys,
             map: watch::Sender::new(SlotMap::Unknown),
             nodes: Mutex::default(),
             stale: Arc::new(Notify::new()),
@@ -320,6 +328,7 @@ impl Shared {
             dialer: self.dialer.clone(),
             deadline: self.deadline,
             on_down: Arc::clone(&self.stale),
+            evicted_keys: Arc::clone(&self.evicted_keys),
         });
         let member = Arc::new(Member { endpoint: endpoint.clone(), node });
         nodes.insert(endpoint.clone(), Arc::clone(&member));

@@ -128,10 +128,7 @@ impl Connection {
 
     /// Verifies that the server has this role and is new enough.
     pub(crate) async fn verify(&self, endpoint: &Endpoint, role: Role) -> Result<(), NodeError> {
-        let mut commands = Pipeline::new();
-        for section in ["server", "replication", "cluster"] {
-            commands.cmd("INFO").arg(section);
-        }
+        let mut commands = info_commands(&["server", "replication", "cluster"]);
         let replies = self.send(endpoint, &mut commands, role).await?;
         let mut info = String::new();
         for reply in &replies {
@@ -229,8 +226,23 @@ fn verify_info(endpoint: &Endpoint, info: &str, role: Role) -> Result<(), NodeEr
     }
 }
 
+/// Returns sections of INFO, or `None` if the server does not answer or may not.
+pub(crate) async fn info(connection: &MultiplexedConnection, sections: &[&str]) -> Option<String> {
+    let commands = info_commands(sections);
+    let replies = connection.clone().send_packed_commands(&commands, 0, commands.len()).await.ok()?;
+    replies.iter().map(text).collect()
+}
+
+fn info_commands(sections: &[&str]) -> Pipeline {
+    let mut commands = Pipeline::new();
+    for section in sections {
+        commands.cmd("INFO").arg(section);
+    }
+    commands
+}
+
 /// Returns the value of a line `name:value`.
-fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+pub(crate) fn info_field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 

@@ -23,7 +23,9 @@ use super::call_error::CallError;
 use super::connection::{Connection, Dialer, NodeError, Role, in_time};
 use super::pipeline::{self, Channel, Outgoing};
 use super::sentinel;
+use super::watch::Watch;
 use redis::Value;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -46,6 +48,8 @@ pub(crate) struct NodeSettings {
     pub(crate) deadline: Duration,
     /// Notified when the node goes down.
     pub(crate) on_down: Arc<Notify>,
+    /// Counts the keys that the server evicts.
+    pub(crate) evicted_keys: Arc<AtomicU64>,
 }
 
 /// How much of its deadline a call had left when it was sent.
@@ -69,11 +73,18 @@ pub struct NodeHealth {
     pub breaker_open: bool,
     /// Failed calls since the start, except those that the server rejected with a reason.
     pub failures: u64,
+    /// The server's message while it rejects writes: out of memory, a failed save to disk, too few
+    /// replicas. It is tried every second, and serves calls again as soon as it accepts a write.
+    pub rejects_writes: Option<String>,
 }
 
 impl NodeHealth {
     pub(crate) fn is_up(&self) -> bool {
         self.connected && !self.breaker_open
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.is_up() && self.rejects_writes.is_none()
     }
 }
 
@@ -88,6 +99,7 @@ struct Shared {
     settings: NodeSettings,
     phase: watch::Sender<Phase>,
     breaker: Breaker,
+    watch: Watch,
     /// Tells the supervisor that the phase has changed.
     wake_supervisor: Notify,
     epochs: AtomicU64,
@@ -121,9 +133,11 @@ impl Node {
                 format!("{master} via {}", endpoints.join(","))
             }
         };
+        let watch = Watch::new(Arc::clone(&settings.evicted_keys));
         let shared = Arc::new(Shared {
             name,
             settings,
+            watch,
             phase: watch::Sender::new(Phase::Connecting),
             breaker: Breaker::default(),
             wake_supervisor: Notify::new(),
@@ -225,6 +239,7 @@ impl Node {
             connected: self.shared.connected.load(Relaxed),
             breaker_open: self.error().is_some(),
             failures: self.shared.breaker.failures(),
+            rejects_writes: self.shared.watch.rejection(),
         }
     }
 }
@@ -269,6 +284,10 @@ impl Shared {
                 self.fail(Some(epoch), || format!("no answer within {:?}", self.settings.deadline));
             }
             Err(CallError::Disconnected(why)) => self.fail(Some(epoch), || why.clone()),
+            Err(CallError::Rejected(message)) => {
+                self.watch.record(&self.name, message);
+                self.breaker.succeed();
+            }
             Ok(_) | Err(_) => self.breaker.succeed(),
         }
     }
@@ -387,10 +406,13 @@ impl Shared {
 
     /// Maintains a connection until it has to be replaced.
     async fn maintain(&self, connection: &mut Connection, endpoint: &Endpoint, backoff: &mut Backoff) {
+        let channel = Channel::new(connection.connection.clone());
+        let mut watch = pin!(self.watch.run(&self.name, channel));
         loop {
             tokio::select! {
                 () = connection.ended() => return,
                 () = self.wake_supervisor.notified() => {}
+                () = watch.as_mut() => return,
             }
             let phase = self.phase.borrow().clone();
             match phase {

@@ -33,6 +33,10 @@ impl Channel {
         Channel { connection, known: Arc::default() }
     }
 
+    pub(crate) fn connection(&self) -> &MultiplexedConnection {
+        &self.connection
+    }
+
     fn known(&self) -> MutexGuard<'_, Vec<&'static Script>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

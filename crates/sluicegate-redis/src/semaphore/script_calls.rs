@@ -151,7 +151,7 @@ impl LeaseLimit {
         let latest = EXACT - 1 - self.ttl.as_micros();
         match now {
             Some(now) if now.as_micros() > latest => Err(StoreFailure::Rejected(format!(
-                "the time {} is too late for its scripts, which compute in 53 bits; use at most {latest} with this limit, or a semaphore in memory",
+                "the time {} is too late for the store's scripts, which compute in 53 bits; use at most {latest} with this limit, or a semaphore in memory",
                 now.as_micros(),
             ))),
             _ => Ok(()),

@@ -10,7 +10,7 @@ use sluicegate_redis::RedisLimiter;
 const KEY: &str = "user:42";
 const START: u64 = 1_763_290_000_000_000;
 
-/// Memory keeps 1,024 receipts per key.
+/// Several blocks, in memory and in the store.
 const MOST: usize = 1_000;
 
 /// Opens and closes receipts at random, from none to many and back, twice.

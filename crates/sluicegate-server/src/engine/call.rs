@@ -14,7 +14,7 @@ use sluicegate::backend::Answer;
 use sluicegate::backend::Reserved;
 use sluicegate::{Decision, HashedKey, Limit, RetryAfter, Span, Time, Usage};
 use sluicegate_core::bounds::COUNT_MAX;
-use sluicegate_core::decision::store::{no_room, unlimited};
+use sluicegate_core::decision::store::{by_no_limit, unlimited};
 use std::sync::Arc;
 
 /// One rule, key and cost. Created by [`Engine::call`](super::Engine::call),
@@ -41,7 +41,7 @@ pub(super) enum Verb {
 /// The decision for an unlimited key.
 pub(super) const UNLIMITED: Decision = unlimited(COUNT_MAX);
 /// The decision for a blocked key.
-pub(super) const BLOCKED: Decision = no_room(0, RetryAfter::Never);
+pub(super) const BLOCKED: Decision = by_no_limit(0, RetryAfter::Never);
 
 /// What a key has used under one limit.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use super::rule::Policy;
 use sluicegate::backend::{Answer, Source};
-use sluicegate::{RetryAfter, Span, Time};
+use sluicegate::{FullPool, RetryAfter, Span, Time};
 
 /// The answer to a call, combined with its rule. Protocols write its fields.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ pub enum Reason {
     NotStarted,
     /// The rule blocks the key.
     Blocked,
-    /// The store is full and denies new keys, or `max_leases` is reached.
+    /// A pool of the store is full: [`Decided::full_pool`].
     NoRoom,
     /// The shared store is unavailable, and the rule fails closed.
     StoreFailed,
@@ -110,6 +110,11 @@ impl<'r> Decided<'r> {
     /// The index, in the request, of the call that the limits denied.
     pub fn denied_call(&self) -> Option<usize> {
         usize::try_from(self.answer.decision().denied_call()?).ok()
+    }
+
+    /// What the store had no room for, if that is why the call was denied.
+    pub fn full_pool(&self) -> Option<FullPool> {
+        self.answer.decision().full_pool()
     }
 
     /// Why the limits denied the call.

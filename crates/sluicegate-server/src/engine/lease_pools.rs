@@ -56,6 +56,11 @@ impl LeasePools {
         }
     }
 
+    /// The number of calls for which there was no room for another lease.
+    pub(super) fn no_room(&self) -> u64 {
+        self.all.stats().no_room
+    }
+
     /// The statistics of inline limits.
     pub(super) fn inline_stats(&self) -> SemaphoreStats {
         self.inline.stats()

@@ -113,6 +113,10 @@ pub struct StoreView {
     pub failures: Vec<(&'static str, u64)>,
     /// `true` if every node is reachable.
     pub is_up: bool,
+    /// `true` if every node accepts writes.
+    pub is_writable: bool,
+    /// Keys that the nodes were seen to evict.
+    pub evicted_keys: u64,
     pub(crate) latency: LatencyView,
 }
 
@@ -216,6 +220,8 @@ impl Storage {
                 ("rejected", rejected),
             ],
             is_up: store.is_up(),
+            is_writable: store.is_writable(),
+            evicted_keys: stats.evicted_keys,
             latency: latency.view(),
         })
     }
@@ -229,11 +235,19 @@ impl Storage {
         }
     }
 
-    /// Returns `true` if at least one node of a shared store is reachable; always `true` in memory.
-    pub(super) fn is_partly_up(&self) -> bool {
+    /// Returns why no node of a shared store can decide, if so; always `None` in memory.
+    pub(super) fn outage(&self) -> Option<String> {
         match self {
-            Storage::Memory { .. } => true,
-            Storage::Redis(SharedKeys { store, .. }) => store.is_partly_up(),
+            Storage::Memory { .. } => None,
+            Storage::Redis(SharedKeys { store, .. }) => store.outage(),
+        }
+    }
+
+    /// The number of calls for which there was no room for another lease; `None` in a shared store.
+    pub(super) fn no_lease_room(&self) -> Option<u64> {
+        match self {
+            Storage::Memory { leases, .. } => Some(leases.no_room()),
+            Storage::Redis(_) => None,
         }
     }
 

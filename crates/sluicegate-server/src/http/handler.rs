@@ -13,7 +13,7 @@ use self::guard::Standing;
 use self::problem::{Rejection, json, unavailable};
 use self::verbs::Verb;
 use super::Context;
-use crate::engine::Engine;
+use crate::engine::{Engine, Readiness};
 use crate::metrics;
 use crate::protocol::Protocol;
 use axum::Router;
@@ -59,10 +59,11 @@ impl Page {
             Page::Rules => json(StatusCode::OK, &Rules::of(&service.engine)),
             Page::Health => "ok\n".into_response(),
             Page::Readiness if service.is_stopping() => unavailable("the server is stopping"),
-            Page::Readiness if !service.engine.is_ready() => {
-                unavailable("the store is unavailable, and some rules have no fallback")
-            }
-            Page::Readiness => "ready\n".into_response(),
+            Page::Readiness => match service.engine.readiness() {
+                Readiness::Ready => "ready\n".into_response(),
+                Readiness::Fallbacks(outage) => format!("ready, by fallbacks: {outage}\n").into_response(),
+                Readiness::NotReady(outage) => unavailable(&format!("{outage}; some rules have no fallback")),
+            },
             Page::Metrics => {
                 let text = service.metrics.render(&service.engine);
                 ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()

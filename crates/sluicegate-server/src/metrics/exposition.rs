@@ -16,8 +16,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use sluicegate::StoreStats;
 use sluicegate::clock::{ClockSteps, SystemClock};
+use sluicegate::{FullPool, StoreStats};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,6 +29,7 @@ pub(super) struct Snapshot {
     rules: usize,
     leases: Vec<(String, LeaseStats)>,
     leases_max: Option<usize>,
+    no_lease_room: u64,
     stats: Option<StoreStats>,
     store: Option<StoreView>,
     protocols: ByProtocol<ProtocolView>,
@@ -68,6 +69,7 @@ impl Snapshot {
             rules,
             leases,
             leases_max: (!engine.is_shared()).then_some(engine.settings().max_leases),
+            no_lease_room: engine.no_lease_room().unwrap_or(0),
             stats: engine.stats(),
             store: engine.store(),
             protocols: ByProtocol::new(|protocol| ProtocolView::take(&metrics.clients[protocol])),
@@ -118,7 +120,7 @@ impl Collector for Snapshot {
         self.leases(&mut page)?;
         self.clients(&mut page)?;
         if let Some(stats) = &self.stats {
-            keys(stats, &mut page)?;
+            keys(stats, self.no_lease_room, &mut page)?;
         }
         if let Some(store) = &self.store {
             shared_store(store, &mut page)?;
@@ -136,7 +138,7 @@ impl Snapshot {
         });
         page.counters(
             "sluice_decisions",
-            "Calls decided by rule and outcome; shadow_denied are calls that a shadow rule allowed against its limits.",
+            "Calls decided by rule and outcome; shadow_denied counts calls that the limits denied and a shadow rule allowed.",
             outcomes,
         )
     }
@@ -210,7 +212,7 @@ impl Snapshot {
         });
         page.counters(
             "sluice_unestablished_closed",
-            "Connections closed before their first request, with the password, by protocol and reason.",
+            "Connections closed before their first authenticated request, by protocol and reason.",
             closed,
         )?;
         page.counters(
@@ -274,7 +276,7 @@ impl Snapshot {
         let ClockSteps { forward, back, .. } = self.clock_steps;
         page.counters(
             "sluice_clock_steps",
-            "Steps of the system clock by more than 100 ms.",
+            "Steps of the system clock of more than 100 ms.",
             [([("direction", "forward")], forward), ([("direction", "back")], back)],
         )?;
         page.gauge(
@@ -305,8 +307,8 @@ impl Snapshot {
 }
 
 /// The memory store.
-fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
-    let StoreStats { keys, max_keys, evicted, no_room, .. } = *stats;
+fn keys(stats: &StoreStats, no_lease_room: u64, page: &mut Page<'_>) -> fmt::Result {
+    let StoreStats { keys, max_keys, evicted, .. } = *stats;
     page.gauge(
         "sluice_keys",
         "Keys held in memory, including fully recovered ones that are not dropped yet.",
@@ -316,13 +318,8 @@ fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
     page.gauge("sluice_keys_max", "The max_keys setting: the most keys held in memory.", None, max_keys)?;
     page.counter(
         "sluice_keys_evicted",
-        "Keys evicted before they were fully recovered, which resets their limits; raise max_keys if this grows.",
+        "Keys evicted before they were fully recovered, so that each starts again with its whole limit; raise max_keys if this grows.",
         evicted,
-    )?;
-    page.counter(
-        "sluice_no_room_denials",
-        "Calls denied because a pool, keys or log entries, is full; raise its maximum if this grows.",
-        no_room,
     )?;
     page.gauge(
         "sluice_log_entries",
@@ -341,11 +338,6 @@ fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
         "Keys evicted to make room for log entries; raise max_log_entries if this grows.",
         stats.log_entries_evicted,
     )?;
-    page.counter(
-        "sluice_no_log_room_denials",
-        "Calls denied because the pool of log entries is full; raise max_log_entries if this grows.",
-        stats.no_log_room,
-    )?;
     page.gauge("sluice_receipts", "Open receipts.", None, stats.receipts)?;
     page.gauge(
         "sluice_receipts_max",
@@ -357,11 +349,6 @@ fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
         "sluice_receipts_evicted",
         "Receipts dropped before they expired, to make room for others; raise max_receipts if this grows.",
         stats.receipts_evicted,
-    )?;
-    page.counter(
-        "sluice_no_receipt_room_errors",
-        "Reservations rejected because the pool of receipts is full; raise max_receipts if this grows.",
-        stats.no_receipt_room,
     )?;
     page.gauge(
         "sluice_limits",
@@ -375,10 +362,17 @@ fn keys(stats: &StoreStats, page: &mut Page<'_>) -> fmt::Result {
         "Inline limits evicted with their keys before these were fully recovered, to make room for others.",
         stats.limits_evicted,
     )?;
-    page.counter(
-        "sluice_no_limit_room_errors",
-        "Requests rejected because the pool of limits is full.",
-        stats.no_limit_room,
+    let no_room = [
+        (FullPool::Keys.as_str(), stats.no_room),
+        (FullPool::LogEntries.as_str(), stats.no_log_room),
+        (FullPool::Leases.as_str(), no_lease_room),
+        ("receipts", stats.no_receipt_room),
+        ("limits", stats.no_limit_room),
+    ];
+    page.counters(
+        "sluice_denied_no_room",
+        "Calls denied or rejected because a pool is full; raise its maximum if this grows.",
+        no_room.map(|(pool, count)| ([("pool", pool)], count)),
     )
 }
 
@@ -389,6 +383,17 @@ fn shared_store(store: &StoreView, page: &mut Page<'_>) -> fmt::Result {
         "1 if every node of the shared store is reachable, 0 otherwise.",
         None,
         u32::from(store.is_up),
+    )?;
+    page.gauge(
+        "sluice_store_writable",
+        "1 if every node of the shared store is reachable and accepts writes, 0 otherwise.",
+        None,
+        u32::from(store.is_writable),
+    )?;
+    page.counter(
+        "sluice_store_evicted_keys",
+        "Keys that the shared store evicted for lack of memory, of all its users; an evicted limit starts again.",
+        store.evicted_keys,
     )?;
     page.counters(
         "sluice_store_answers",

@@ -33,9 +33,12 @@ mod tests {
     fn a_panic_is_counted_once() {
         count_panics();
         count_panics();
-        let before = panics();
-        assert!(std::thread::spawn(|| panic!("on purpose")).join().is_err());
-        // Other tests of this process do not panic, unless they fail.
-        assert_eq!(panics(), before + 1);
+        let count_of_one = || {
+            let before = panics();
+            assert!(std::thread::spawn(|| panic!("on purpose")).join().is_err());
+            panics() - before
+        };
+        // Other tests of this process may panic on purpose at the same moment, but not each time.
+        assert!((0..10).any(|_| count_of_one() == 1));
     }
 }

@@ -234,7 +234,7 @@ fn find(command: Command<'_>) -> Result<&'static Spec, Rejection> {
             Shown(name)
         ))),
         Some(spec) if command.len() < spec.least || command.len() > spec.most => {
-            Err(Rejection::arity(spec.name))
+            Err(if spec.verb == Verb::Exec { Rejection::exec_arity() } else { Rejection::arity(spec.name) })
         }
         Some(spec) => Ok(spec),
     }

@@ -300,19 +300,17 @@ fn inline_limits_may_change_without_end() {
     assert_eq!(check(&engine, "reply", "user:42", 0).remaining, 2);
 }
 
-/// Limits that stay in use for a year: further ones are rejected, and the rules can still change.
+/// Limits that stay in use for a year make room for each other, and the rules can still change.
 #[test]
 fn inline_limits_cannot_block_a_reload() {
     // Room for more keys than limits.
     let settings = Settings { max_keys: 100_000, ..Settings::default() };
     let engine = Engine::new(settings, Arc::new(ManualClock::default())).unwrap();
     engine.load(vec![rule("reply", &["sliding-log 5/60s"])]).unwrap();
-    let refused = (1..70_000).find_map(|n| {
+    for n in 1..70_000 {
         let limit = format!("fixed-window {n}/365d");
-        try_check(&engine, on(&limit, "k"), 1).err()
-    });
-    let refused = refused.unwrap();
-    assert!(refused.is_unavailable() && refused.to_string().contains("49149 different limits"), "{refused}");
+        try_check(&engine, on(&limit, "k"), 1).unwrap();
+    }
     engine.load(vec![rule("reply", &["sliding-log 7/60s"])]).unwrap();
     assert_eq!(check(&engine, "reply", "user:42", 1).remaining, 6);
 }

@@ -310,6 +310,7 @@ fn inline_limits_have_a_quarter_of_the_leases() {
     assert_eq!(engine.inline_leases().in_memory, Some(HeldLeases { held: 2, expired: 0 }));
     (0..6).for_each(|key| drop(lease(&engine, "exports", &key.to_string())));
     assert_eq!(acquire(&engine, "exports", "7th", 1).0.reason, Some(Reason::NoRoom), "all of it is used");
+    assert_eq!(engine.no_lease_room(), Some(7));
 
     // A released lease makes room, and a waiter needs room too.
     assert!(release(&engine, INLINE, "acme", &held[0]) && release(&engine, INLINE, "acme", &held[1]));

@@ -3,6 +3,7 @@
 use crate::http_client::{Serving, posted};
 use crate::running::{self, rule};
 use serde_json::{Value, json};
+use sluicegate::OnFull;
 use sluicegate_server::engine::{KeySpec, RuleSpec, Settings};
 use sluicegate_server::server::Config;
 use std::sync::Arc;
@@ -157,6 +158,43 @@ fn exceptions_have_policies_of_their_own() {
     assert_eq!(blocked.header("ratelimit-policy"), Some(r#""api";q=0"#));
     assert_eq!(blocked.json()["reason"], "blocked");
     assert_eq!(blocked.json()["detail"], "denied by blocked; retrying will not help");
+}
+
+#[test]
+fn a_denial_for_lack_of_room_names_the_full_pool() {
+    let settings = Settings {
+        max_keys: 1,
+        max_log_entries: 1,
+        max_leases: 2,
+        max_receipts: 0,
+        on_full: OnFull::Deny,
+        ..Settings::default()
+    };
+    let serving = Serving::start(Config { settings, ..running::config() });
+    let body = |limit: &str, key: &str| json!({"limit": limit, "key": key}).to_string();
+    let denied = |path: &str, limit: &str, key: &str| {
+        let reply = ok(&serving, path, &body(limit, key));
+        assert_eq!((&reply["allowed"], &reply["reason"]), (&json!(false), &json!("no_room")), "{reply}");
+        assert_eq!(reply["denied_by"], Value::Null);
+        reply["full_pool"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(denied("/v1/check", "sliding-log 5/h", "user:42"), "log_entries");
+    assert_eq!(ok(&serving, "/v1/check", &body("fixed-window 5/h", "user:42"))["full_pool"], Value::Null);
+    assert_eq!(denied("/v1/check", "fixed-window 5/h", "user:43"), "keys");
+    let leases = "concurrency 5 ttl=1h";
+    (0..2).for_each(|_| assert_eq!(ok(&serving, "/v1/acquire", &body(leases, "acme"))["allowed"], true));
+    assert_eq!(denied("/v1/acquire", leases, "acme"), "leases");
+    let enforced = serving.post("/v1/acquire?enforce=true", &body(leases, "acme"));
+    assert_eq!((enforced.status, &enforced.json()["full_pool"]), (429, &json!("leases")));
+    let detail = enforced.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.starts_with("the store has no room: leases are at their maximum; retry in "), "{detail}");
+    let receipts = serving.post("/v1/reserve", &body("fixed-window 5/h", "user:42"));
+    assert_ne!(receipts.status, 200, "{receipts:?}");
+    let page = serving.get("/metrics").text;
+    for (pool, count) in [("keys", 1), ("log_entries", 1), ("leases", 2), ("receipts", 1), ("limits", 0)] {
+        let line = format!("sluice_denied_no_room_total{{pool=\"{pool}\"}} {count}\n");
+        assert!(page.contains(&line), "{line}: {page}");
+    }
 }
 
 #[test]
@@ -386,10 +424,10 @@ fn an_inline_list_has_a_policy_for_each_limit() {
 
 #[test]
 fn an_unavailable_decision_is_503_with_problem_details() {
-    let serving = Serving::with_rules(&[("many", "token-bucket 1/h burst=2000")]);
+    let serving = Serving::with_rules(&[("many", "token-bucket 1/h burst=20000")]);
     let reserve = || serving.post("/v1/reserve", r#"{"rule":"many","key":"user:42"}"#);
     // The number of receipts per key is bounded.
-    let reply = std::iter::repeat_with(reserve).take(2_000).find(|reply| reply.status != 200).unwrap();
+    let reply = std::iter::repeat_with(reserve).take(20_000).find(|reply| reply.status != 200).unwrap();
     assert_eq!((reply.status, reply.header("content-type")), (503, Some("application/problem+json")));
     let body = reply.json();
     assert_eq!((&body["type"], &body["status"]), (&json!("about:blank"), &json!(503)));

@@ -1,7 +1,7 @@
 //! An HTTP server in the background of a test, and its clients: `ureq` for valid requests, plain
 //! bytes for invalid ones.
 
-use crate::running::{self, PATIENCE};
+use crate::running::{self, TEST_TIMEOUT};
 use redis_testkit::until;
 use serde_json::Value;
 use sluicegate::clock::ManualClock;
@@ -60,7 +60,7 @@ impl Serving {
         let clock = ManualClock::default();
         let start = async { running::start_at(Config { keys: keys().await, ..config }, &clock).await };
         let server = runtime.block_on(start);
-        let settings = Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+        let settings = Agent::config_builder().http_status_as_error(false).timeout_global(Some(TEST_TIMEOUT));
         Serving { runtime, server, clock, agent: settings.build().into() }
     }
 
@@ -93,7 +93,7 @@ impl Serving {
     /// A raw connection.
     pub(crate) fn connect(&self) -> Raw {
         let stream = TcpStream::connect(self.address()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
         Raw { stream }
     }
@@ -135,7 +135,7 @@ pub(crate) struct Stopping {
 impl Stopping {
     /// Waits until it has stopped.
     pub(crate) fn wait(self) {
-        let waited = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, self.stopped).await });
+        let waited = self.runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, self.stopped).await });
         waited.expect("the server does not stop").unwrap();
     }
 }
@@ -158,7 +158,7 @@ impl Raw {
 
     /// Returns `true` if all bytes could be sent; not if the server has closed.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> bool {
-        self.stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        self.stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         self.stream.write_all(bytes).is_ok()
     }
 

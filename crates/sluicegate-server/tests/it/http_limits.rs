@@ -1,7 +1,7 @@
 //! Exceeds every bound on HTTP clients.
 
 use crate::http_client::{Serving, posted};
-use crate::running::{self, PATIENCE};
+use crate::running::{self, TEST_TIMEOUT};
 use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::engine::Settings;
 use sluicegate_server::server::Config;
@@ -264,7 +264,7 @@ fn a_client_that_does_not_read_is_disconnected() {
     // Until the buffers of both sides are full, and the server has given up.
     let began = Instant::now();
     while raw.try_send(many.as_bytes()) {
-        assert!(began.elapsed() < PATIENCE, "the server reads on and on");
+        assert!(began.elapsed() < TEST_TIMEOUT, "the server reads on and on");
     }
     serving.counts_protocol_errors(1);
 }

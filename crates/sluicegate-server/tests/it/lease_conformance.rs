@@ -2,7 +2,7 @@
 
 use crate::http_client::{Raw, Serving, posted};
 use crate::redis_store::Redis;
-use crate::resp_client::{Client, Place, array};
+use crate::resp_client::{Client, TestServer, array};
 use crate::running::{config, rule};
 use fastrand::Rng;
 use serde_json::{Value, json};
@@ -132,8 +132,8 @@ impl OverResp {
     fn told(reply: &str, items: &str) -> (WireDecision, Option<String>) {
         let fields: Vec<&str> =
             reply.strip_prefix(items).unwrap_or_else(|| panic!("{reply}")).split('|').collect();
-        let number = |place: usize| fields[place][1..].parse::<i64>().unwrap();
-        let whole = |place: usize| u64::try_from(number(place)).unwrap();
+        let number = |at: usize| fields[at][1..].parse::<i64>().unwrap();
+        let whole = |at: usize| u64::try_from(number(at)).unwrap();
         let told = WireDecision {
             allowed: number(0) == 1,
             limit: whole(1),
@@ -143,9 +143,9 @@ impl OverResp {
         };
         assert_eq!(number(5), 0, "there is no delay: {reply}");
         // `denied_by` is nil, or a length and a text; so is the lease, which a peek does not have.
-        let place = if fields[6] == "$-1" { 7 } else { 8 };
-        let has_lease = fields.get(place).is_some_and(|length| !["", "$-1"].contains(length));
-        let lease = has_lease.then(|| fields[place + 1].to_owned());
+        let at = if fields[6] == "$-1" { 7 } else { 8 };
+        let has_lease = fields.get(at).is_some_and(|length| !["", "$-1"].contains(length));
+        let lease = has_lease.then(|| fields[at + 1].to_owned());
         (told, lease)
     }
 }
@@ -228,8 +228,8 @@ impl Wire for OverHttp {
 #[test]
 fn leases_over_resp_match_the_model() {
     let clock = ManualClock::default();
-    let place = Place::start_at(Config { rules: rules(), ..config() }, &clock);
-    agrees_with_the_model(&clock, &mut OverResp(place.client()), 20_000);
+    let server = TestServer::start_at(Config { rules: rules(), ..config() }, &clock);
+    agrees_with_the_model(&clock, &mut OverResp(server.client()), 20_000);
 }
 
 #[test]
@@ -241,8 +241,8 @@ fn leases_over_http_match_the_model() {
 #[test]
 fn leases_over_resp_in_redis_match_the_model() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
-    let place = redis.place_at(Config { rules: rules(), ..config() }, &clock);
-    agrees_with_the_model(&clock, &mut OverResp(place.client()), 5_000);
+    let server = redis.server_at(Config { rules: rules(), ..config() }, &clock);
+    agrees_with_the_model(&clock, &mut OverResp(server.client()), 5_000);
 }
 
 #[test]

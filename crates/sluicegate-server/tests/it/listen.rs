@@ -1,6 +1,6 @@
 //! Listening: `connections_max`, and what happens to clients when the server stops.
 
-use crate::running::{PATIENCE, config, start};
+use crate::running::{TEST_TIMEOUT, config, start};
 use redis_testkit::until;
 use sluicegate::clock::SystemClock;
 use sluicegate_server::connection_limits::ConnectionLimits;
@@ -14,7 +14,7 @@ use std::task::Poll;
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 

@@ -1,8 +1,8 @@
 //! A Redis for one test, and servers whose keys live in it.
 
 use crate::http_client::Serving;
-use crate::resp_client::Place;
-use crate::running::PATIENCE;
+use crate::resp_client::TestServer;
+use crate::running::TEST_TIMEOUT;
 use redis_testkit::{Options, Server};
 use sluicegate::Time;
 use sluicegate::clock::{ManualClock, SystemClock};
@@ -54,20 +54,20 @@ impl Redis {
             match Keys::connect(builder.clone(), time).await {
                 Ok(keys) => return keys,
                 // A busy machine can take longer than the builder's timeout.
-                Err(ConnectError::Unreachable(_)) if began.elapsed() < PATIENCE => {}
+                Err(ConnectError::Unreachable(_)) if began.elapsed() < TEST_TIMEOUT => {}
                 Err(error) => panic!("{error}"),
             }
         }
     }
 
     /// A RESP server, at times that the test sets.
-    pub(crate) fn place_at(&self, config: Config, clock: &ManualClock) -> Place {
-        Place::with_keys(config, clock.clone(), async || self.keys(StoreTime::Engine, DEADLINE).await)
+    pub(crate) fn server_at(&self, config: Config, clock: &ManualClock) -> TestServer {
+        TestServer::with_keys(config, clock.clone(), async || self.keys(StoreTime::Engine, DEADLINE).await)
     }
 
     /// A RESP server on the real clock, with a short deadline.
-    pub(crate) fn place(&self, config: Config, deadline: Duration) -> Place {
-        Place::with_keys(config, SystemClock, async || self.keys(StoreTime::Store, deadline).await)
+    pub(crate) fn server(&self, config: Config, deadline: Duration) -> TestServer {
+        TestServer::with_keys(config, SystemClock, async || self.keys(StoreTime::Store, deadline).await)
     }
 
     /// An HTTP server, at times that the test sets.

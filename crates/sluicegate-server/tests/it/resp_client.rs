@@ -1,30 +1,30 @@
 //! A RESP client that sends and compares bytes, and its server.
 
-use crate::running::{self, PATIENCE};
+use crate::running::{self, TEST_TIMEOUT};
 use sluicegate::clock::{Clock, ManualClock};
 use sluicegate_server::engine::{Engine, Keys};
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
 /// A server in the background of a test, which itself is a blocking client.
-pub(crate) struct Place {
+pub(crate) struct TestServer {
     runtime: Runtime,
     server: Option<Server>,
     pub(crate) address: SocketAddr,
     pub(crate) engine: Arc<Engine>,
 }
 
-impl Place {
-    pub(crate) fn start(config: Config) -> Place {
-        Place::new(|runtime| runtime.block_on(running::start(config)))
+impl TestServer {
+    pub(crate) fn start(config: Config) -> TestServer {
+        TestServer::new(|runtime| runtime.block_on(running::start(config)))
     }
 
-    pub(crate) fn start_at(config: Config, clock: &ManualClock) -> Place {
-        Place::new(|runtime| runtime.block_on(running::start_at(config, clock)))
+    pub(crate) fn start_at(config: Config, clock: &ManualClock) -> TestServer {
+        TestServer::new(|runtime| runtime.block_on(running::start_at(config, clock)))
     }
 
     /// A server whose keys live there.
@@ -32,34 +32,30 @@ impl Place {
         config: Config,
         clock: impl Clock + 'static,
         keys: impl AsyncFnOnce() -> Keys,
-    ) -> Place {
+    ) -> TestServer {
         let start = async {
             let config = Config { keys: keys().await, ..config };
             Server::start(config, Arc::new(clock)).await.unwrap()
         };
-        Place::new(|runtime| runtime.block_on(start))
+        TestServer::new(|runtime| runtime.block_on(start))
     }
 
-    fn new(start: impl FnOnce(&Runtime) -> Server) -> Place {
+    fn new(start: impl FnOnce(&Runtime) -> Server) -> TestServer {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let server = start(&runtime);
         let (address, engine) =
             (server.address(Protocol::Resp).unwrap(), Arc::clone(&server.service().engine));
-        Place { runtime, server: Some(server), address, engine }
+        TestServer { runtime, server: Some(server), address, engine }
     }
 
     pub(crate) fn client(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        Client { stream, arrived: Vec::new() }
+        Client::connect(self.address)
     }
 
     pub(crate) fn stop(mut self) {
         let server = self.server.take().unwrap();
-        self.runtime.block_on(async { tokio::time::timeout(PATIENCE, server.stop()).await.unwrap() });
+        self.runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, server.stop()).await.unwrap() });
     }
 }
 
@@ -69,6 +65,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    pub(crate) fn connect(address: impl ToSocketAddrs) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
+        Client { stream, arrived: Vec::new() }
+    }
+
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
@@ -138,8 +142,8 @@ pub(crate) fn array(arguments: &[&[u8]]) -> Vec<u8> {
 /// The words of a line; a word with spaces is in double quotes.
 pub(crate) fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
-    for (place, part) in line.split('"').enumerate() {
-        if place % 2 == 1 {
+    for (index, part) in line.split('"').enumerate() {
+        if index % 2 == 1 {
             words.push(part.to_owned());
         } else {
             words.extend(part.split_whitespace().map(str::to_owned));

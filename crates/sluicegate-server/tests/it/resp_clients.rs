@@ -1,6 +1,6 @@
 //! Real clients: the redis crate, `redis-cli` and `redis-benchmark`.
 
-use crate::resp_client::Place;
+use crate::resp_client::TestServer;
 use crate::running::{config, rule};
 use sluicegate::clock::ManualClock;
 use sluicegate_server::auth::Password;
@@ -26,8 +26,8 @@ fn the_redis_crate_works_with_both_protocol_versions() {
         let clock = ManualClock::default();
         let password = password.then(|| Password::new(b"sesame").unwrap());
         let user = if password.is_some() { ":sesame@" } else { "" };
-        let place = Place::start_at(Config { password, ..rules() }, &clock);
-        let url = format!("redis://{user}{}/{query}", place.address);
+        let server = TestServer::start_at(Config { password, ..rules() }, &clock);
+        let url = format!("redis://{user}{}/{query}", server.address);
         let mut client = redis::Client::open(url).unwrap().get_connection().unwrap();
         let decision: Decision = check("user:42").query(&mut client).unwrap();
         assert_eq!(decision, (true, 5, 4, -1, 60_000, 0, None), "{query}");
@@ -49,9 +49,9 @@ fn the_redis_crate_works_with_both_protocol_versions() {
 
 #[test]
 fn a_wrong_password_is_reported() {
-    let place = Place::start(Config { password: Some(Password::new(b"sesame").unwrap()), ..rules() });
+    let server = TestServer::start(Config { password: Some(Password::new(b"sesame").unwrap()), ..rules() });
     let connect = |query: &str| {
-        let url = format!("redis://:wrong@{}/{query}", place.address);
+        let url = format!("redis://:wrong@{}/{query}", server.address);
         redis::Client::open(url).unwrap().get_connection().err().unwrap()
     };
     assert_eq!(connect("").kind(), redis::ErrorKind::AuthenticationFailed);
@@ -60,10 +60,10 @@ fn a_wrong_password_is_reported() {
 
 #[test]
 fn many_tasks_share_one_redis_crate_connection() {
-    let place = Place::start(rules());
+    let server = TestServer::start(rules());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let allowed = runtime.block_on(async {
-        let client = redis::Client::open(format!("redis://{}/?protocol=resp3", place.address)).unwrap();
+        let client = redis::Client::open(format!("redis://{}/?protocol=resp3", server.address)).unwrap();
         let connection = client.get_multiplexed_async_connection().await.unwrap();
         let mut tasks = tokio::task::JoinSet::new();
         for _ in 0..200 {
@@ -78,8 +78,8 @@ fn many_tasks_share_one_redis_crate_connection() {
 }
 
 /// Runs a tool that comes with Redis.
-pub(crate) fn run(tool: &str, place: &Place, arguments: &[&str]) -> String {
-    let port = place.address.port().to_string();
+pub(crate) fn run(tool: &str, server: &TestServer, arguments: &[&str]) -> String {
+    let port = server.address.port().to_string();
     let Output { status, stdout, stderr } =
         Command::new(tool).args(["-h", "127.0.0.1", "-p", &port]).args(arguments).output().unwrap_or_else(
             |error| {
@@ -93,37 +93,37 @@ pub(crate) fn run(tool: &str, place: &Place, arguments: &[&str]) -> String {
 
 #[test]
 fn redis_cli() {
-    let place = Place::start_at(rules(), &ManualClock::default());
-    assert_eq!(run("redis-cli", &place, &["RL.CHECK", "reply", "user:42"]), "1\n5\n4\n-1\n60000\n0\n\n");
+    let server = TestServer::start_at(rules(), &ManualClock::default());
+    assert_eq!(run("redis-cli", &server, &["RL.CHECK", "reply", "user:42"]), "1\n5\n4\n-1\n60000\n0\n\n");
     assert_eq!(
         run(
             "redis-cli",
-            &place,
+            &server,
             &["-3", "--no-raw", "RL.CHECK", "sliding-log 5/60s", "user:42", "COST", "6"]
         ),
         "1) (integer) 0\n2) (integer) 5\n3) (integer) 5\n4) (integer) -2\n5) (integer) 0\n6) (integer) 0\n7) \"sliding-log 5/min\"\n"
     );
-    assert_eq!(run("redis-cli", &place, &["CL.THROTTLE", "user", "15", "30", "60"]), "0\n16\n15\n-1\n2\n");
+    assert_eq!(run("redis-cli", &server, &["CL.THROTTLE", "user", "15", "30", "60"]), "0\n16\n15\n-1\n2\n");
     assert_eq!(
-        run("redis-cli", &place, &["INFO", "replication"]),
+        run("redis-cli", &server, &["INFO", "replication"]),
         "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"
     );
-    assert!(run("redis-cli", &place, &["COMMAND", "DOCS", "rl.check"]).contains("Decides a call"));
-    let place = Place::start(Config { password: Some(Password::new(b"sesame").unwrap()), ..rules() });
-    assert_eq!(run("redis-cli", &place, &["PING"]), "NOAUTH Authentication required.\n\n");
-    let said = run("redis-cli", &place, &["-a", "sesame", "--no-auth-warning", "-3", "PING"]);
+    assert!(run("redis-cli", &server, &["COMMAND", "DOCS", "rl.check"]).contains("Decides a call"));
+    let server = TestServer::start(Config { password: Some(Password::new(b"sesame").unwrap()), ..rules() });
+    assert_eq!(run("redis-cli", &server, &["PING"]), "NOAUTH Authentication required.\n\n");
+    let said = run("redis-cli", &server, &["-a", "sesame", "--no-auth-warning", "-3", "PING"]);
     assert_eq!(said, "PONG\n");
 }
 
 #[test]
 fn redis_benchmark() {
-    let place = Place::start(rules());
+    let server = TestServer::start(rules());
     let said = run(
         "redis-benchmark",
-        &place,
+        &server,
         &["-n", "2000", "-c", "4", "-P", "16", "-q", "RL.CHECK", "reply", "user:42"],
     );
     assert!(said.contains("requests per second"), "{said}");
-    let tally = place.engine.rules().find("reply").unwrap().tally();
+    let tally = server.engine.rules().find("reply").unwrap().tally();
     assert_eq!((tally.allowed, tally.denied), (5, 1_995));
 }

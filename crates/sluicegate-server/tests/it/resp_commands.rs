@@ -1,6 +1,6 @@
 //! Bytes in, bytes out: every command in both versions of the protocol.
 
-use crate::resp_client::{Client, Place, array, shown};
+use crate::resp_client::{Client, TestServer, array, shown};
 use crate::running::{config, rule};
 use sluicegate::Time;
 use sluicegate::clock::ManualClock;
@@ -36,13 +36,13 @@ fn rules() -> Config {
 
 /// Sends all commands in RESP2, as lines, and to another server in RESP3, as arrays.
 fn check(rows: &[Row<'_>]) {
-    let place = Place::start_at(rules(), &clock());
-    let mut client = place.client();
+    let server = TestServer::start_at(rules(), &clock());
+    let mut client = server.client();
     for (line, expected, _) in rows {
         assert_eq!(client.ask(line), *expected, "RESP2 {line}");
     }
-    let place = Place::start_at(rules(), &clock());
-    let mut client = place.client();
+    let server = TestServer::start_at(rules(), &clock());
+    let mut client = server.client();
     client.ask("HELLO 3");
     for (line, resp2, resp3) in rows {
         assert_eq!(client.ask_words(line), resp3.unwrap_or(resp2), "RESP3 {line}");
@@ -214,8 +214,8 @@ fn usage_of_every_limit() {
 #[test]
 fn a_receipt_is_valid_once() {
     for hello in ["HELLO 2", "HELLO 3"] {
-        let place = Place::start_at(rules(), &clock());
-        let mut client = place.client();
+        let server = TestServer::start_at(rules(), &clock());
+        let mut client = server.client();
         client.ask(hello);
         let nil = if hello == "HELLO 2" { "$-1|" } else { "_|" };
         let receipt_of = |reply: &str, before: &str| {
@@ -244,8 +244,8 @@ fn a_receipt_is_valid_once() {
 
 #[test]
 fn a_receipt_of_an_inline_limit_is_valid() {
-    let place = Place::start_at(rules(), &clock());
-    let mut client = place.client();
+    let server = TestServer::start_at(rules(), &clock());
+    let mut client = server.client();
     let reserved = client.ask("RL.RESERVE \"token-bucket 1/s burst=5\" user:42 COST 5");
     let receipt = reserved.split('|').nth(9).unwrap();
     assert_eq!(client.ask(&format!("RL.SETTLE {receipt} 2")), ":1|", "{reserved}");
@@ -292,8 +292,8 @@ fn all_or_nothing() {
 
 #[test]
 fn the_rules_are_listed() {
-    let place = Place::start_at(rules(), &clock());
-    let mut client = place.client();
+    let server = TestServer::start_at(rules(), &clock());
+    let mut client = server.client();
     let reply = "$4|name|$5|reply|$6|limits|*1|$17|sliding-log 5/min|$6|shadow|:0|$10|exceptions|:0|";
     let api = "$4|name|$3|api|$6|limits|*2|$26|token-bucket 10/s burst=50|$19|fixed-window 1000/d|$6|shadow|:1|$10|exceptions|:2|";
     for (hello, pairs) in [("HELLO 2", "*8|"), ("HELLO 3", "%4|")] {
@@ -450,8 +450,8 @@ fn every_error_is_one_helpful_line() {
 
 #[test]
 fn client_text_is_escaped_in_errors() {
-    let place = Place::start(rules());
-    let mut client = place.client();
+    let server = TestServer::start(rules());
+    let mut client = server.client();
     for (arguments, expected) in [
         (
             vec![&b"a\r\n+OK\r\n"[..]],
@@ -491,8 +491,8 @@ fn client_text_is_escaped_in_errors() {
 
 #[test]
 fn hello_describes_the_server() {
-    let place = Place::start(config());
-    let mut client = place.client();
+    let server = TestServer::start(config());
+    let mut client = server.client();
     let id = client.ask("CLIENT ID");
     let fields = |head: &str, version| {
         format!(
@@ -506,13 +506,13 @@ fn hello_describes_the_server() {
     assert!(info.contains("name=me ") && info.contains("resp=3 "), "{info}");
     assert_eq!(client.ask("CLIENT LIST"), info);
     assert_eq!(client.ask("HELLO 2"), fields("*14|", 2));
-    assert_ne!(place.client().ask("CLIENT ID"), id);
+    assert_ne!(server.client().ask("CLIENT ID"), id);
 }
 
 #[test]
 fn info_has_what_clients_parse() {
-    let place = Place::start(rules());
-    let mut client = place.client();
+    let server = TestServer::start(rules());
+    let mut client = server.client();
     client.ask("RL.CHECK reply user:42");
     client.ask("RL.CHECK \"sliding-log 1/60s\" user:42");
     client.ask("RL.CHECK \"sliding-log 1/60s\" user:42");
@@ -561,9 +561,9 @@ fn the_handshakes_of_real_clients_are_answered() {
         // redis-benchmark
         &[&["CONFIG", "GET", "save"], &["CONFIG", "GET", "appendonly"]],
     ];
-    let place = Place::start(config());
+    let server = TestServer::start(config());
     for greeting in greetings {
-        let mut client = place.client();
+        let mut client = server.client();
         let packet =
             |command: &&[&str]| array(&command.iter().map(|word| word.as_bytes()).collect::<Vec<_>>());
         client.send(greeting.iter().flat_map(packet).collect::<Vec<_>>());
@@ -588,8 +588,8 @@ const WRONG_PASS: &str = "-WRONGPASS invalid username-password pair or user is d
 
 #[test]
 fn nothing_is_answered_before_authentication() {
-    let place = Place::start(guarded());
-    let mut client = place.client();
+    let server = TestServer::start(guarded());
+    let mut client = server.client();
     for line in [
         "PING",
         "RL.CHECK reply user:42",
@@ -622,29 +622,29 @@ fn nothing_is_answered_before_authentication() {
     assert_eq!(client.ask("PING"), NO_AUTH);
     assert_eq!(client.ask("AUTH default sesame"), "+OK|");
     assert_eq!(client.ask("CLIENT GETNAME"), "$-1|");
-    assert_eq!(place.engine.inline_tally(), sluicegate_server::engine::TallyView::default());
+    assert_eq!(server.engine.inline_tally(), sluicegate_server::engine::TallyView::default());
 }
 
 #[test]
 fn auth_may_share_a_packet_with_commands() {
-    let place = Place::start(guarded());
+    let server = TestServer::start(guarded());
     for greeting in ["AUTH sesame", "HELLO 3 AUTH default sesame SETNAME me"] {
-        let mut client = place.client();
+        let mut client = server.client();
         client.send(format!("PING\r\n{greeting}\r\nPING\r\nRL.CHECK reply {}\r\n", greeting.len()));
         assert_eq!(client.shown(), NO_AUTH);
         assert!(!client.shown().starts_with('-'));
         assert_eq!(client.shown(), "+PONG|");
         assert!(client.shown().starts_with("*7|:1|:5|:4|"));
     }
-    let mut client = place.client();
+    let mut client = server.client();
     assert_eq!(client.ask("QUIT"), "+OK|");
     assert_eq!(client.rest(), "");
 }
 
 #[test]
 fn reset_clears_the_names() {
-    let place = Place::start(rules());
-    let mut client = place.client();
+    let server = TestServer::start(rules());
+    let mut client = server.client();
     let names = |line: String| line.split_once(" name=").map(|(_, names)| names.to_owned());
     let as_new = names(client.ask("CLIENT INFO")).unwrap();
     for line in ["HELLO 3 SETNAME me", "CLIENT SETINFO LIB-NAME redis-py", "CLIENT SETINFO LIB-VER 8.1.0"] {
@@ -661,8 +661,8 @@ fn reset_clears_the_names() {
 
 #[test]
 fn client_names_are_bounded() {
-    let place = Place::start(rules());
-    let mut client = place.client();
+    let server = TestServer::start(rules());
+    let mut client = server.client();
     let (longest, longer) = ("n".repeat(128), "n".repeat(129));
     for command in ["CLIENT SETNAME", "CLIENT SETINFO LIB-NAME", "CLIENT SETINFO LIB-VER", "HELLO 2 SETNAME"]
     {
@@ -678,20 +678,20 @@ fn client_names_are_bounded() {
 
 #[test]
 fn quit_is_answered_and_closes() {
-    let place = Place::start(rules());
-    let mut client = place.client();
+    let server = TestServer::start(rules());
+    let mut client = server.client();
     client.send("RL.CHECK reply user:42\r\nQUIT\r\nRL.CHECK reply user:42\r\n");
     assert!(client.shown().starts_with("*7|:1|"));
     assert_eq!(client.rest(), "+OK|");
     assert!(
-        place.client().ask("RL.PEEK reply user:42").starts_with("*7|:1|:5|:4|"),
+        server.client().ask("RL.PEEK reply user:42").starts_with("*7|:1|:5|:4|"),
         "what came after QUIT was done"
     );
 }
 
 #[test]
 fn a_protocol_error_closes_the_connection() {
-    let place = Place::start(rules());
+    let server = TestServer::start(rules());
     for (bytes, expected) in [
         ("*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*'"),
         ("*1\r\n$-1\r\n", "invalid bulk length; an argument has at most 65536 bytes"),
@@ -709,27 +709,27 @@ fn a_protocol_error_closes_the_connection() {
             "expected '*' or a line of text; if this is TLS, note that the server runs without it",
         ),
     ] {
-        let mut client = place.client();
+        let mut client = server.client();
         client.send(format!("PING\r\n{bytes}RL.CHECK reply user:42\r\n"));
         assert_eq!(client.rest(), format!("+PONG|-ERR Protocol error: {expected}|"), "{bytes:?}");
     }
     assert!(
-        place.client().ask("RL.PEEK reply user:42").starts_with("*7|:1|:5|:5|"),
+        server.client().ask("RL.PEEK reply user:42").starts_with("*7|:1|:5|:5|"),
         "a command after the protocol error was executed"
     );
 }
 
 #[test]
 fn a_stopping_server_answers_what_has_arrived() {
-    let place = Place::start(rules());
-    let mut silent = place.client();
+    let server = TestServer::start(rules());
+    let mut silent = server.client();
     assert_eq!(silent.ask("PING"), "+PONG|");
-    let mut clients: Vec<Client> = (0..8).map(|_| place.client()).collect();
+    let mut clients: Vec<Client> = (0..8).map(|_| server.client()).collect();
     for client in &mut clients {
         assert_eq!(client.ask("PING"), "+PONG|", "it is connected");
         client.send("PING\r\n".repeat(2_000) + "RL.CHECK reply");
     }
-    place.stop();
+    server.stop();
     for client in &mut clients {
         let rest = client.rest();
         assert!(rest == "+PONG|".repeat(2_000), "{} bytes, {:?}", rest.len(), rest.get(..100));
@@ -740,8 +740,8 @@ fn a_stopping_server_answers_what_has_arrived() {
 #[test]
 fn commands_of_a_batch_see_each_other() {
     let clock = clock();
-    let place = Place::start_at(rules(), &clock);
-    let mut client = place.client();
+    let server = TestServer::start_at(rules(), &clock);
+    let mut client = server.client();
     client.send("RL.CHECK reply k\r\nRL.CHECK reply k COST 4\r\nRL.CHECK reply k\r\nRL.RESET reply k\r\nRL.CHECK reply k\r\nRL.REFUND reply k\r\nRL.PEEK reply k\r\n");
     let remaining: Vec<String> =
         (0..7).map(|_| client.shown().split('|').nth(3).unwrap_or("reset").to_owned()).collect();

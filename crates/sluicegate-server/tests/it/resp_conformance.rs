@@ -1,7 +1,7 @@
 //! The conformance suite over RESP: all vectors, and random traces per algorithm and for lists.
 
 use crate::redis_store::{InRedis, Redis};
-use crate::resp_client::{Client, Place, array};
+use crate::resp_client::{Client, TestServer, array};
 use crate::running::{config, rule};
 use sluicegate::Limit;
 use sluicegate::clock::ManualClock;
@@ -46,7 +46,7 @@ impl Subject for OverResp<'_> {
 }
 
 fn passes_the_suite<'a, S: Subject>(
-    place: &'a Place,
+    server: &'a TestServer,
     clock: &'a ManualClock,
     client: &'a RefCell<Client>,
     subject: impl Fn(OverResp<'a>) -> S,
@@ -57,7 +57,7 @@ fn passes_the_suite<'a, S: Subject>(
         let name = format!("case-{}", cases.get());
         clock.set(start);
         let spec = RuleSpec { name: name.clone(), limits: limits.to_vec(), ..rule("", &[]) };
-        place.engine.load(vec![spec]).unwrap();
+        server.engine.load(vec![spec]).unwrap();
         subject(OverResp { clock, client, rule: name })
     };
     let report = suite(make).unwrap_or_else(|mismatch| panic!("{mismatch}"));
@@ -67,13 +67,13 @@ fn passes_the_suite<'a, S: Subject>(
 #[test]
 fn resp_passes_the_suite() {
     let clock = ManualClock::default();
-    let place = Place::start_at(config(), &clock);
-    passes_the_suite(&place, &clock, &RefCell::new(place.client()), |subject| subject);
+    let server = TestServer::start_at(config(), &clock);
+    passes_the_suite(&server, &clock, &RefCell::new(server.client()), |subject| subject);
 }
 
 #[test]
 fn resp_passes_the_suite_with_keys_in_redis() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
-    let place = redis.place_at(config(), &clock);
-    passes_the_suite(&place, &clock, &RefCell::new(place.client()), InRedis);
+    let server = redis.server_at(config(), &clock);
+    passes_the_suite(&server, &clock, &RefCell::new(server.client()), InRedis);
 }

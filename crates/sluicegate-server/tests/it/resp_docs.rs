@@ -1,6 +1,6 @@
 //! `docs/protocol.md` lists every command, and `redis-cli` gets the replies it shows.
 
-use crate::resp_client::{Place, words};
+use crate::resp_client::{TestServer, words};
 use crate::resp_clients::run;
 use crate::running::{config, rule};
 use sluicegate::clock::ManualClock;
@@ -39,7 +39,7 @@ fn every_example_matches_redis_cli() {
         rule("api", &["token-bucket 10/s burst=50", "fixed-window 1000/day"]),
         rule("exports", &["concurrency 2 ttl=30s"]),
     ];
-    let place = Place::start_at(Config { rules, ..config() }, &ManualClock::default());
+    let server = TestServer::start_at(Config { rules, ..config() }, &ManualClock::default());
     // The latest receipt or lease.
     let mut latest = String::new();
     let mut wrong = Vec::new();
@@ -48,7 +48,7 @@ fn every_example_matches_redis_cli() {
         let words = words(&command);
         let mut arguments = vec!["--no-raw"];
         arguments.extend(words.iter().map(String::as_str));
-        let mut shown = run("redis-cli", &place, &arguments);
+        let mut shown = run("redis-cli", &server, &arguments);
         if let Some((before, text)) = shown.split_once("8) \"").filter(|_| expected.contains("8) \"...\"")) {
             latest = text.trim_end().trim_end_matches('"').to_owned();
             shown = format!("{before}8) \"...\"\n");

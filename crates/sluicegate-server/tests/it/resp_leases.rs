@@ -1,7 +1,7 @@
 //! Leases over RESP: replies, waiting, and clients that disconnect.
 
 use crate::leasing::{LONG_MS, hold, is_free, lease_in, release, wait_for_waiters};
-use crate::resp_client::{Client, Place, array, words};
+use crate::resp_client::{Client, TestServer, array, words};
 use crate::resp_clients::run;
 use crate::running::{config, rule};
 use sluicegate::clock::ManualClock;
@@ -17,16 +17,16 @@ fn rules() -> Vec<RuleSpec> {
     vec![rule("exports", &["concurrency 1 ttl=60s"]), rule("reply", &["sliding-log 5/60s"])]
 }
 
-fn place() -> Place {
-    Place::start(Config { rules: rules(), ..config() })
+fn server() -> TestServer {
+    TestServer::start(Config { rules: rules(), ..config() })
 }
 
 #[test]
 fn replies() {
     let clock = ManualClock::default();
     let rules = vec![rule("exports", &["concurrency 2 ttl=30s"])];
-    let place = Place::start_at(Config { rules, ..config() }, &clock);
-    let mut client = place.client();
+    let server = TestServer::start_at(Config { rules, ..config() }, &clock);
+    let mut client = server.client();
     let reply = client.ask("RL.ACQUIRE exports acme COST 2");
     let lease = lease_in(&reply).unwrap();
     assert_eq!(reply, format!("*8|:1|:2|:0|:-1|:30000|:0|$-1|$51|{lease}|"));
@@ -52,8 +52,8 @@ fn replies() {
 
 #[test]
 fn errors_say_what_to_write() {
-    let place = place();
-    let mut client = place.client();
+    let server = server();
+    let mut client = server.client();
     let use_acquire = "-ERR a concurrency limit grants leases, which a check cannot release; use RL.ACQUIRE or POST /v1/acquire|";
     for (command, reply) in [
         ("RL.CHECK exports acme", use_acquire),
@@ -93,24 +93,24 @@ fn errors_say_what_to_write() {
 fn lease_wait_max() {
     let within = |lease_wait_max| {
         let limits = ConnectionLimits { lease_wait_max, ..ConnectionLimits::default() };
-        Place::start(Config { limits, rules: rules(), ..config() })
+        TestServer::start(Config { limits, rules: rules(), ..config() })
     };
-    let place = within(Some(Duration::from_millis(30)));
-    let mut client = place.client();
+    let server = within(Some(Duration::from_millis(30)));
+    let mut client = server.client();
     hold(&mut client, "acme");
     assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 30").starts_with("*8|:0|"));
     assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 31").contains("use at most 30 ms (lease_wait_max)"));
-    let place = within(None);
+    let server = within(None);
     assert_eq!(
-        place.client().ask("RL.ACQUIRE exports acme MAXWAIT 1"),
+        server.client().ask("RL.ACQUIRE exports acme MAXWAIT 1"),
         "-ERR waiting for leases is disabled (lease_wait_max = \"off\"); retry after retry_after|"
     );
 }
 
 #[test]
 fn a_waiter_is_denied_when_its_time_is_over() {
-    let place = place();
-    let mut client = place.client();
+    let server = server();
+    let mut client = server.client();
     hold(&mut client, "acme");
     let began = Instant::now();
     assert!(client.ask("RL.ACQUIRE exports acme MAXWAIT 50").starts_with("*8|:0|:1|:0|"));
@@ -119,14 +119,14 @@ fn a_waiter_is_denied_when_its_time_is_over() {
 
 #[test]
 fn waiters_are_first_in_first_out() {
-    let place = place();
-    let mut holder = place.client();
+    let server = server();
+    let mut holder = server.client();
     let mut lease = hold(&mut holder, "acme");
     let mut line: Vec<Client> = Vec::new();
     for place_in_line in 0..5 {
-        let mut client = place.client();
+        let mut client = server.client();
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-        wait_for_waiters(&place.engine, place_in_line + 1);
+        wait_for_waiters(&server.engine, place_in_line + 1);
         line.push(client);
     }
     for mut client in line {
@@ -140,21 +140,21 @@ fn waiters_are_first_in_first_out() {
 
 #[test]
 fn commands_around_a_wait_keep_their_order() {
-    let place = place();
-    let mut holder = place.client();
+    let server = server();
+    let mut holder = server.client();
     let lease = hold(&mut holder, "acme");
-    let mut client = place.client();
+    let mut client = server.client();
     client.send(format!("PING\r\nRL.CHECK reply user:42\r\nRL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nECHO behind\r\nRL.ACQUIRE"));
     assert_eq!(client.shown(), "+PONG|");
     assert!(client.shown().starts_with("*7|:1|"));
-    wait_for_waiters(&place.engine, 1);
+    wait_for_waiters(&server.engine, 1);
     // The rest arrives in pieces while the call waits.
     client.send(format!(" exports acme MAXWAIT {LONG_MS}\r\n"));
     client.send("ECHO last\r\n");
     release(&mut holder, "acme", &lease);
     let lease = lease_in(&client.shown()).unwrap();
     assert_eq!(client.shown(), "$6|behind|");
-    wait_for_waiters(&place.engine, 1);
+    wait_for_waiters(&server.engine, 1);
     release(&mut holder, "acme", &lease);
     assert!(lease_in(&client.shown()).is_some());
     assert_eq!(client.shown(), "$4|last|");
@@ -162,18 +162,18 @@ fn commands_around_a_wait_keep_their_order() {
 
 #[test]
 fn a_waiter_that_disconnects_leaves_the_queue() {
-    let place = place();
-    let mut holder = place.client();
+    let server = server();
+    let mut holder = server.client();
     let lease = hold(&mut holder, "acme");
     // The last is more than the read-ahead of a waiting client, and less than the system buffers
     // besides.
     for sent in ["", "PING\r\n", &"ECHO x\r\n".repeat(2_000), &"ECHO x\r\n".repeat(10_000)] {
-        let mut client = place.client();
+        let mut client = server.client();
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-        wait_for_waiters(&place.engine, 1);
+        wait_for_waiters(&server.engine, 1);
         client.send(sent);
         drop(client);
-        wait_for_waiters(&place.engine, 0);
+        wait_for_waiters(&server.engine, 0);
     }
     release(&mut holder, "acme", &lease);
     assert!(is_free(&mut holder, "acme"));
@@ -183,14 +183,14 @@ fn a_waiter_that_disconnects_leaves_the_queue() {
 /// no lease is lost.
 #[test]
 fn a_disconnect_behind_unread_input_is_detected() {
-    let place = place();
-    let mut holder = place.client();
+    let server = server();
+    let mut holder = server.client();
     for _ in 0..20 {
         let lease = hold(&mut holder, "acme");
-        let mut client = place.client();
+        let mut client = server.client();
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
         client.send("ECHO x\r\n".repeat(10_000));
-        wait_for_waiters(&place.engine, 1);
+        wait_for_waiters(&server.engine, 1);
         drop(client);
         release(&mut holder, "acme", &lease);
         let reply = holder.ask(&format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}"));
@@ -200,28 +200,28 @@ fn a_disconnect_behind_unread_input_is_detected() {
 
 #[test]
 fn a_waiter_gets_a_permit_that_a_reload_adds() {
-    let place = place();
-    let mut holder = place.client();
+    let server = server();
+    let mut holder = server.client();
     hold(&mut holder, "acme");
-    let mut client = place.client();
+    let mut client = server.client();
     client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-    wait_for_waiters(&place.engine, 1);
-    place.engine.load(vec![rule("exports", &["concurrency 2 ttl=60s"])]).unwrap();
+    wait_for_waiters(&server.engine, 1);
+    server.engine.load(vec![rule("exports", &["concurrency 2 ttl=60s"])]).unwrap();
     assert!(!is_free(&mut holder, "acme"), "one permit more, and a waiter for it");
     assert!(lease_in(&client.shown()).is_some());
-    wait_for_waiters(&place.engine, 0);
+    wait_for_waiters(&server.engine, 0);
 }
 
 #[test]
 fn a_stopping_server_answers_waiters() {
-    let place = place();
-    let mut holder = place.client();
+    let server = server();
+    let mut holder = server.client();
     hold(&mut holder, "acme");
-    let mut client = place.client();
+    let mut client = server.client();
     client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\nECHO behind\r\n"));
-    wait_for_waiters(&place.engine, 1);
+    wait_for_waiters(&server.engine, 1);
     let began = Instant::now();
-    let stopping = thread::spawn(move || place.stop());
+    let stopping = thread::spawn(move || server.stop());
     assert!(client.shown().starts_with("*8|:0|:1|:0|"));
     assert_eq!(client.shown(), "$6|behind|");
     assert_eq!(client.rest(), "");
@@ -233,16 +233,16 @@ fn a_stopping_server_answers_waiters() {
 #[test]
 fn an_unauthenticated_client_does_not_wait() {
     let password = Some(Password::new(b"sesame").unwrap());
-    let place = Place::start(Config { password, rules: rules(), ..config() });
-    let mut client = place.client();
+    let server = TestServer::start(Config { password, rules: rules(), ..config() });
+    let mut client = server.client();
     assert!(client.ask(&format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}")).starts_with("-NOAUTH"));
 }
 
 #[test]
 fn beyond_max_leases_calls_are_denied() {
     let settings = sluicegate_server::engine::Settings { max_leases: 3, max_keys: 100, ..Default::default() };
-    let place = Place::start(Config { settings, rules: rules(), ..config() });
-    let mut client = place.client();
+    let server = TestServer::start(Config { settings, rules: rules(), ..config() });
+    let mut client = server.client();
     hold(&mut client, "a");
     let lease = hold(&mut client, "b");
     let reply = client.ask("RL.ACQUIRE exports c");
@@ -254,11 +254,11 @@ fn beyond_max_leases_calls_are_denied() {
 #[test]
 fn redis_cli_and_the_redis_crate_acquire_leases() {
     type Leased = (bool, i64, i64, i64, i64, i64, Option<String>, Option<String>);
-    let place = place();
-    let taken = run("redis-cli", &place, &["RL.ACQUIRE", "exports", "acme"]);
+    let server = server();
+    let taken = run("redis-cli", &server, &["RL.ACQUIRE", "exports", "acme"]);
     let lease = taken.lines().last().unwrap();
     assert_eq!(lease.len(), 51, "{taken}");
-    let client = redis::Client::open(format!("redis://{}/?protocol=resp3", place.address)).unwrap();
+    let client = redis::Client::open(format!("redis://{}/?protocol=resp3", server.address)).unwrap();
     let mut connection = client.get_connection().unwrap();
     let acquire = |connection: &mut redis::Connection, max_wait: u64| -> Leased {
         redis::cmd("RL.ACQUIRE")
@@ -272,11 +272,11 @@ fn redis_cli_and_the_redis_crate_acquire_leases() {
     let (allowed, .., denied_by, none) = acquire(&mut connection, 0);
     assert_eq!((allowed, denied_by.as_deref(), none), (false, Some("concurrency 1 ttl=1min"), None));
     let waits = thread::spawn(move || acquire(&mut connection, LONG_MS));
-    wait_for_waiters(&place.engine, 1);
-    assert_eq!(run("redis-cli", &place, &["RL.RELEASE", "exports", "acme", lease]), "1\n");
+    wait_for_waiters(&server.engine, 1);
+    assert_eq!(run("redis-cli", &server, &["RL.RELEASE", "exports", "acme", lease]), "1\n");
     let (allowed, .., lease) = waits.join().unwrap();
     assert!(allowed && lease.is_some());
-    assert!(run("redis-cli", &place, &["COMMAND", "DOCS", "rl.acquire"]).contains("Acquires a lease"));
+    assert!(run("redis-cli", &server, &["COMMAND", "DOCS", "rl.acquire"]).contains("Acquires a lease"));
 }
 
 /// Many clients wait, acquire, release and disconnect at random: the limit is never exceeded, and
@@ -285,13 +285,13 @@ fn redis_cli_and_the_redis_crate_acquire_leases() {
 fn churning_clients_never_exceed_the_limit() {
     const CLIENTS: u64 = 12;
     let rules = vec![rule("exports", &["concurrency 3 ttl=1h"])];
-    let place = Place::start(Config { rules, ..config() });
+    let server = TestServer::start(Config { rules, ..config() });
     let (at_work, taken) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for number in 0..CLIENTS {
-            let (place, at_work, taken) = (&place, &at_work, &taken);
+            let (server, at_work, taken) = (&server, &at_work, &taken);
             scope.spawn(move || {
-                let mut client = place.client();
+                let mut client = server.client();
                 for round in 0..50 {
                     let max_wait = (number * 7 + round * 13) % 20;
                     let reply = client.ask(&format!("RL.ACQUIRE exports acme MAXWAIT {max_wait}"));
@@ -307,22 +307,22 @@ fn churning_clients_never_exceed_the_limit() {
         }
     });
     assert!(taken.load(Ordering::SeqCst) > 100, "{taken:?}");
-    assert_eq!(place.client().ask("RL.PEEK exports acme COST 3"), "*7|:1|:3|:3|:-1|:0|:0|$-1|");
+    assert_eq!(server.client().ask("RL.PEEK exports acme COST 3"), "*7|:1|:3|:3|:-1|:0|:0|$-1|");
 }
 
 /// Half of a queue disconnects while a lease is passed on. All others get it.
 #[test]
 fn waiters_that_disconnect_take_no_permit() {
-    let place = place();
-    let mut holder = place.client();
+    let server = server();
+    let mut holder = server.client();
     let lease = hold(&mut holder, "acme");
-    let mut line: Vec<Client> = (0..20).map(|_| place.client()).collect();
+    let mut line: Vec<Client> = (0..20).map(|_| server.client()).collect();
     for (before, client) in line.iter_mut().enumerate() {
         client.send(format!("RL.ACQUIRE exports acme MAXWAIT {LONG_MS}\r\n"));
-        wait_for_waiters(&place.engine, before + 1);
+        wait_for_waiters(&server.engine, before + 1);
     }
     let mut stay: Vec<Client> = line.into_iter().step_by(2).collect();
-    wait_for_waiters(&place.engine, 10);
+    wait_for_waiters(&server.engine, 10);
     release(&mut holder, "acme", &lease);
     for client in &mut stay {
         let lease = lease_in(&client.shown()).unwrap();

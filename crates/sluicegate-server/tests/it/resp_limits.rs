@@ -1,7 +1,7 @@
 //! Exceeds every bound on clients, over a real socket.
 
-use crate::resp_client::{Client, Place, array, shown};
-use crate::running::{PATIENCE, config, longest_list, rule};
+use crate::resp_client::{Client, TestServer, array, shown};
+use crate::running::{TEST_TIMEOUT, config, longest_list, rule};
 use sluicegate_server::auth::{PASSWORD_LEN_MAX, Password};
 use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::server::Config;
@@ -15,8 +15,8 @@ const LONG: Duration = Duration::from_secs(60);
 /// Longer than a busy machine delays a client, and short enough to wait for.
 const SHORT: Duration = Duration::from_millis(700);
 
-fn with(limits: ConnectionLimits) -> Place {
-    Place::start(Config { limits, rules: vec![rule("reply", &["sliding-log 5/60s"])], ..config() })
+fn with(limits: ConnectionLimits) -> TestServer {
+    TestServer::start(Config { limits, rules: vec![rule("reply", &["sliding-log 5/60s"])], ..config() })
 }
 
 fn patient() -> ConnectionLimits {
@@ -30,8 +30,8 @@ fn patient() -> ConnectionLimits {
 
 /// A command within the bound is answered; one just beyond it closes the connection with this
 /// error.
-fn crossed(place: &Place, within: &[u8], beyond: &[u8], error: &str) {
-    let mut client = place.client();
+fn crossed(server: &TestServer, within: &[u8], beyond: &[u8], error: &str) {
+    let mut client = server.client();
     client.send(within);
     assert!(!client.shown().starts_with("-ERR Protocol error"), "{}", within.escape_ascii());
     client.send(beyond);
@@ -40,26 +40,26 @@ fn crossed(place: &Place, within: &[u8], beyond: &[u8], error: &str) {
 
 #[test]
 fn arguments_max() {
-    let place = with(ConnectionLimits { arguments_max: 4, ..patient() });
+    let server = with(ConnectionLimits { arguments_max: 4, ..patient() });
     let error = "invalid multibulk length; a command has at most 4 arguments";
-    crossed(&place, &array(&[&b"PING"[..]; 4]), b"*5\r\n", error);
-    crossed(&place, b"a b c d\r\n", b"a b c d e\r\n", error);
+    crossed(&server, &array(&[&b"PING"[..]; 4]), b"*5\r\n", error);
+    crossed(&server, b"a b c d\r\n", b"a b c d e\r\n", error);
 }
 
 #[test]
 fn bulk_len_max() {
-    let place = with(ConnectionLimits { bulk_len_max: 10, ..patient() });
+    let server = with(ConnectionLimits { bulk_len_max: 10, ..patient() });
     let error = "invalid bulk length; an argument has at most 10 bytes";
-    crossed(&place, &array(&[b"PING", b"0123456789"]), b"*2\r\n$4\r\nPING\r\n$11\r\n", error);
-    crossed(&place, b"PING 0123456789\r\n", b"PING 0123456789x\r\n", error);
+    crossed(&server, &array(&[b"PING", b"0123456789"]), b"*2\r\n$4\r\nPING\r\n$11\r\n", error);
+    crossed(&server, b"PING 0123456789\r\n", b"PING 0123456789x\r\n", error);
     // Whatever length it announces.
-    crossed(&place, b"PING\r\n", b"*1\r\n$99999999999999999999\r\n", error);
+    crossed(&server, b"PING\r\n", b"*1\r\n$99999999999999999999\r\n", error);
 }
 
 #[test]
 fn the_length_of_an_inline_list() {
-    let place = with(patient());
-    let mut client = place.client();
+    let server = with(patient());
+    let mut client = server.client();
     let mut check = |limits: &str| {
         client.send(array(&[b"RL.CHECK", limits.as_bytes(), b"user:42"]));
         client.shown()
@@ -85,20 +85,20 @@ fn the_length_of_an_inline_list() {
 
 #[test]
 fn command_len_max() {
-    let place = with(ConnectionLimits { command_len_max: 60, bulk_len_max: 30, ..patient() });
+    let server = with(ConnectionLimits { command_len_max: 60, bulk_len_max: 30, ..patient() });
     // *2 $4 PING $LL: 4 + 10 + 5 bytes before the message, 2 after it.
     let message = [b'x'; 30];
     let three = array(&[b"PING", &message, &message]);
     crossed(
-        &place,
+        &server,
         &array(&[b"PING", &message]),
         &three[..60],
         "too big command; a command has at most 60 bytes",
     );
     let line = |len: usize| [&b"PING"[..], &vec![b' '; len - 5], b"\r\n"].concat();
-    crossed(&place, &line(60), &line(62), "too big inline request; a line has at most 60 bytes");
+    crossed(&server, &line(60), &line(62), "too big inline request; a line has at most 60 bytes");
     // Rejected before the line ends.
-    crossed(&place, b"PING\r\n", &[b'x'; 61], "too big inline request; a line has at most 60 bytes");
+    crossed(&server, b"PING\r\n", &[b'x'; 61], "too big inline request; a line has at most 60 bytes");
 }
 
 #[test]
@@ -109,9 +109,9 @@ fn nothing_is_nested() {
 
 #[test]
 fn idle_timeout() {
-    let place = with(ConnectionLimits { idle_timeout: Some(SHORT), ..patient() });
+    let server = with(ConnectionLimits { idle_timeout: Some(SHORT), ..patient() });
     let began = Instant::now();
-    let (mut silent, mut polite) = (place.client(), place.client());
+    let (mut silent, mut polite) = (server.client(), server.client());
     assert_eq!(polite.ask("PING"), "+PONG|");
     assert_eq!(silent.rest(), "");
     assert!(began.elapsed() >= SHORT, "closed after {:?}", began.elapsed());
@@ -120,8 +120,8 @@ fn idle_timeout() {
 
 #[test]
 fn a_client_that_sends_in_time_is_not_idle() {
-    let place = with(ConnectionLimits { idle_timeout: Some(Duration::from_secs(2)), ..patient() });
-    let mut client = place.client();
+    let server = with(ConnectionLimits { idle_timeout: Some(Duration::from_secs(2)), ..patient() });
+    let mut client = server.client();
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
         assert_eq!(client.ask("PING"), "+PONG|");
@@ -130,13 +130,13 @@ fn a_client_that_sends_in_time_is_not_idle() {
 
 #[test]
 fn request_timeout() {
-    let place = with(ConnectionLimits { request_timeout: SHORT, ..patient() });
-    let mut client = place.client();
+    let server = with(ConnectionLimits { request_timeout: SHORT, ..patient() });
+    let mut client = server.client();
     client.send("PING\r\n*1\r\n$100\r\n");
     assert_eq!(client.shown(), "+PONG|");
     assert_eq!(client.rest(), "-ERR Protocol error: the rest of the command did not arrive in time|");
     // Bytes that trickle in do not buy more time.
-    let mut client = place.client();
+    let mut client = server.client();
     client.send("*1\r\n$10000\r\n");
     let began = Instant::now();
     client.stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
@@ -154,8 +154,8 @@ fn request_timeout() {
 
 #[test]
 fn each_command_has_its_own_request_timeout() {
-    let place = with(ConnectionLimits { request_timeout: Duration::from_secs(2), ..patient() });
-    let mut client = place.client();
+    let server = with(ConnectionLimits { request_timeout: Duration::from_secs(2), ..patient() });
+    let mut client = server.client();
     let began = Instant::now();
     // Always in the middle of a command, but never for long in the same one.
     client.send("PI");
@@ -165,19 +165,19 @@ fn each_command_has_its_own_request_timeout() {
     }
 }
 
-fn guarded(limits: ConnectionLimits) -> Place {
-    Place::start(Config { limits, password: Some(Password::new(b"sesame").unwrap()), ..config() })
+fn guarded(limits: ConnectionLimits) -> TestServer {
+    TestServer::start(Config { limits, password: Some(Password::new(b"sesame").unwrap()), ..config() })
 }
 
 #[test]
 fn handshake_timeout() {
-    let place = guarded(ConnectionLimits { handshake_timeout: SHORT, ..patient() });
-    let mut known = place.client();
+    let server = guarded(ConnectionLimits { handshake_timeout: SHORT, ..patient() });
+    let mut known = server.client();
     assert_eq!(known.ask("AUTH sesame"), "+OK|");
     let error = "-ERR Protocol error: the password did not arrive in time|";
-    assert_eq!(place.client().rest(), error);
+    assert_eq!(server.client().rest(), error);
     // Sending commands does not help.
-    let mut client = place.client();
+    let mut client = server.client();
     let began = Instant::now();
     let last = loop {
         client.send("PING\r\n");
@@ -196,14 +196,14 @@ fn handshake_timeout() {
 
 #[test]
 fn constant_traffic_does_not_extend_the_password_timeout() {
-    let place = guarded(ConnectionLimits { handshake_timeout: SHORT, ..patient() });
+    let server = guarded(ConnectionLimits { handshake_timeout: SHORT, ..patient() });
     for bytes in [&b"PING\r\n"[..], b"\r\n", b"HELLO 3\r\n", b"RESET\r\n"] {
         let began = Instant::now();
-        let mut client = place.client();
+        let mut client = server.client();
         // It does not wait for replies; another thread reads them.
         let mut stream = client.stream.try_clone().unwrap();
         let writer = std::thread::spawn(move || {
-            while began.elapsed() < PATIENCE {
+            while began.elapsed() < TEST_TIMEOUT {
                 if stream.write_all(&bytes.repeat(100)).is_err() {
                     return true;
                 }
@@ -221,9 +221,9 @@ fn constant_traffic_does_not_extend_the_password_timeout() {
 
 #[test]
 fn too_many_wrong_passwords_close_the_connection() {
-    let place = guarded(patient());
+    let server = guarded(patient());
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.|";
-    let mut client = place.client();
+    let mut client = server.client();
     for guess in ["AUTH a", "AUTH default b", "HELLO 3 AUTH default c", "AUTH d"] {
         assert_eq!(client.ask(guess), wrong);
         // This does not reset the count.
@@ -233,7 +233,7 @@ fn too_many_wrong_passwords_close_the_connection() {
     let last = "-ERR Protocol error: too many wrong passwords; reconnect with the right one|";
     assert_eq!(client.rest(), format!("{wrong}{last}"));
     // The right one resets the count.
-    let mut client = place.client();
+    let mut client = server.client();
     for _ in 0..2 {
         for _ in 0..4 {
             assert_eq!(client.ask("AUTH a"), wrong);
@@ -245,15 +245,15 @@ fn too_many_wrong_passwords_close_the_connection() {
 
 #[test]
 fn guessing_with_new_connections_is_limited() {
-    let place = guarded(patient());
-    let mut known = place.client();
+    let server = guarded(patient());
+    let mut known = server.client();
     assert_eq!(known.ask("AUTH sesame"), "+OK|");
     for _ in 0..20 {
-        assert!(place.client().ask("AUTH guess").starts_with("-WRONGPASS "));
+        assert!(server.client().ask("AUTH guess").starts_with("-WRONGPASS "));
     }
     // Neither a guess nor the right one is compared.
     for password in ["guess", "sesame"] {
-        let mut client = place.client();
+        let mut client = server.client();
         client.send(format!("AUTH {password}\r\nPING\r\n"));
         let said = client.rest();
         assert!(said.starts_with("-ERR too many wrong passwords from this address; retry in "), "{said}");
@@ -264,24 +264,24 @@ fn guessing_with_new_connections_is_limited() {
 
 #[test]
 fn bounds_are_tight_before_authentication() {
-    let place = guarded(patient());
+    let server = guarded(patient());
     let long = vec![b'x'; 512];
     let longer = vec![b'x'; 513];
     crossed(
-        &place,
+        &server,
         &array(&[&b"AUTH"[..]; 10]),
         b"*11\r\n",
         "invalid multibulk length; a command has at most 10 arguments",
     );
     let error = "invalid bulk length; an argument has at most 512 bytes";
-    crossed(&place, &array(&[b"AUTH", &long]), &array(&[b"AUTH", &longer]), error);
+    crossed(&server, &array(&[b"AUTH", &long]), &array(&[b"AUTH", &longer]), error);
     let error = "too big command; a command has at most 2048 bytes";
     let four = [&b"HELLO"[..], &long, &long, &long, &long];
-    crossed(&place, &array(&four[..4]), &array(&four), error);
+    crossed(&server, &array(&four[..4]), &array(&four), error);
     let error = "too big inline request; a line has at most 2048 bytes";
-    crossed(&place, b"PING\r\n", &[b' '; 2049], error);
+    crossed(&server, b"PING\r\n", &[b' '; 2049], error);
     // Behind the password in one packet, the full bounds apply at once.
-    let mut client = place.client();
+    let mut client = server.client();
     client.send([array(&[b"AUTH", b"sesame"]), array(&[b"ECHO", &longer])].concat());
     assert_eq!(client.shown(), "+OK|");
     assert!(client.shown().starts_with("$513|"));
@@ -292,8 +292,8 @@ fn no_setting_prevents_the_longest_password() {
     let password = [b'x'; PASSWORD_LEN_MAX];
     let limits = ConnectionLimits { arguments_max: 2, bulk_len_max: 64, command_len_max: 128, ..patient() };
     let config = Config { limits, password: Some(Password::new(&password).unwrap()), ..config() };
-    let place = Place::start(config);
-    let mut client = place.client();
+    let server = TestServer::start(config);
+    let mut client = server.client();
     client.send(array(&[b"HELLO", b"3", b"AUTH", b"default", &password, b"SETNAME", &[b'n'; 128]]));
     assert!(client.shown().starts_with("%7|"));
     // Later commands must keep to the settings.
@@ -321,8 +321,8 @@ fn send_without_reading(client: &Client, total: usize) -> (Arc<AtomicUsize>, std
 #[test]
 fn unread_replies_max() {
     const TOTAL: usize = 1_000;
-    let place = with(ConnectionLimits { unread_replies_max: 1_000, ..patient() });
-    let mut client = place.client();
+    let server = with(ConnectionLimits { unread_replies_max: 1_000, ..patient() });
+    let mut client = server.client();
     let (sent, writer) = send_without_reading(&client, TOTAL);
     // Until nothing moves: the system's buffers are full, and the server has stopped reading.
     let mut before = usize::MAX;
@@ -331,7 +331,7 @@ fn unread_replies_max() {
         std::thread::sleep(Duration::from_millis(300));
     }
     assert!(before < TOTAL, "60 MB of replies wait for a client that does not read");
-    assert_eq!(place.client().ask("PING"), "+PONG|");
+    assert_eq!(server.client().ask("PING"), "+PONG|");
     for _ in 0..TOTAL {
         assert_eq!(client.reply().len(), 60_010);
     }
@@ -341,17 +341,17 @@ fn unread_replies_max() {
 
 #[test]
 fn unread_timeout() {
-    let place = with(ConnectionLimits { unread_timeout: SHORT, ..patient() });
-    let client = place.client();
+    let server = with(ConnectionLimits { unread_timeout: SHORT, ..patient() });
+    let client = server.client();
     let (_, writer) = send_without_reading(&client, 100_000);
     assert!(!writer.join().unwrap(), "a client that never reads was served for ever");
-    assert_eq!(place.client().ask("PING"), "+PONG|");
+    assert_eq!(server.client().ask("PING"), "+PONG|");
 }
 
 #[test]
 fn bytes_that_arrive_one_by_one_form_commands() {
-    let place = with(patient());
-    let mut client = place.client();
+    let server = with(patient());
+    let mut client = server.client();
     let bytes =
         [array(&[b"RL.CHECK", b"reply", b"user:42"]), b"RL.CHECK 'reply' \"user:42\"\r\n".to_vec()].concat();
     for byte in bytes {
@@ -363,8 +363,8 @@ fn bytes_that_arrive_one_by_one_form_commands() {
 
 #[test]
 fn many_commands_at_once_are_answered_in_order() {
-    let place = with(patient());
-    let mut client = place.client();
+    let server = with(patient());
+    let mut client = server.client();
     let all: Vec<String> = (0..50_000).map(|number| format!("ECHO {number}\r\n")).collect();
     let mut writer = client.stream.try_clone().unwrap();
     let writer = std::thread::spawn(move || writer.write_all(all.concat().as_bytes()).unwrap());
@@ -379,8 +379,8 @@ fn many_commands_at_once_are_answered_in_order() {
 #[test]
 fn a_check_behind_auth_in_one_batch_is_answered() {
     for filler in [10, 65_520] {
-        let place = guarded(ConnectionLimits::default());
-        let mut client = place.client();
+        let server = guarded(ConnectionLimits::default());
+        let mut client = server.client();
         assert_eq!(client.ask("AUTH sesame"), "+OK|");
         let filler = "x".repeat(filler);
         let check = "RL.CHECK \"sliding-log 5/60s\" user\r\n";

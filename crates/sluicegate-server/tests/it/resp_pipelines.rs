@@ -1,6 +1,6 @@
 //! Whatever is sent, each command has one reply, in order.
 
-use crate::resp_client::{Place, array};
+use crate::resp_client::{TestServer, array};
 use crate::running::{config, rule};
 use sluicegate_server::resp::usages;
 use sluicegate_server::server::Config;
@@ -67,7 +67,7 @@ fn every_command_has_one_reply() {
         rule("list", &["token-bucket 10/s", "fixed-window 100/d"]),
         rule("exports", &["concurrency 2 ttl=1ms"]),
     ];
-    let place = Place::start(Config { rules, ..config() });
+    let server = TestServer::start(Config { rules, ..config() });
     let names: Vec<&[u8]> = usages().map(|usage| usage.split(' ').next().unwrap().as_bytes()).collect();
     // After QUIT there are no more replies; it has its own test.
     let names: Vec<&[u8]> =
@@ -75,7 +75,7 @@ fn every_command_has_one_reply() {
     let mut random = Random(1);
     let (mut answered, mut rejected, mut queued) = (0, 0, 0);
     for round in 0..60 {
-        let mut client = place.client();
+        let mut client = server.client();
         let mut bytes = Vec::new();
         for number in 0..200 {
             let mut command = vec![random.of(&names)];

@@ -1,7 +1,7 @@
 //! Compares `CL.THROTTLE` with redis-cell: its replies, ours, and why they differ.
 
 use crate::redis_store::Redis;
-use crate::resp_client::{Place, shown};
+use crate::resp_client::{TestServer, shown};
 use crate::running::config;
 use sluicegate::Time;
 use sluicegate::clock::ManualClock;
@@ -27,13 +27,13 @@ fn fields(row: &str) -> Vec<String> {
 /// Runs a table against a server, with keys in memory and in Redis.
 fn check(table: &str) {
     let (clock, redis) = (ManualClock::default(), Redis::start());
-    answers(table, &clock, &Place::start_at(config(), &clock));
-    answers(table, &clock, &redis.place_at(config(), &clock));
+    answers(table, &clock, &TestServer::start_at(config(), &clock));
+    answers(table, &clock, &redis.server_at(config(), &clock));
 }
 
-fn answers(table: &str, clock: &ManualClock, place: &Place) {
-    let mut client = place.client();
-    for (place, row) in table.lines().enumerate().skip(1) {
+fn answers(table: &str, clock: &ManualClock, server: &TestServer) {
+    let mut client = server.client();
+    for (index, row) in table.lines().enumerate().skip(1) {
         let fields = fields(row);
         let [at_us, arguments, redis_cell, ours, why] = fields.as_slice() else { panic!("{row} {fields:?}") };
         let expected = if ours == "same" { redis_cell } else { ours };
@@ -45,7 +45,7 @@ fn answers(table: &str, clock: &ManualClock, place: &Place) {
             Some(numbers) => numbers.trim_end_matches('|').replace("|:", " "),
             None => reply.trim_start_matches('-').trim_end_matches('|').to_owned(),
         };
-        assert_eq!(&answered, expected, "row {}: {row}", place + 1);
+        assert_eq!(&answered, expected, "row {}: {row}", index + 1);
     }
 }
 
@@ -59,17 +59,17 @@ fn cl_throttle_matches_redis_cell() {
 #[test]
 fn cl_throttle_matches_recorded_redis_cell() {
     let clock = ManualClock::default();
-    answers_what_was_heard(&clock, &Place::start_at(config(), &clock));
+    answers_what_was_heard(&clock, &TestServer::start_at(config(), &clock));
 }
 
 #[test]
 fn cl_throttle_in_redis_matches_recorded_redis_cell() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
-    answers_what_was_heard(&clock, &redis.place_at(config(), &clock));
+    answers_what_was_heard(&clock, &redis.server_at(config(), &clock));
 }
 
-fn answers_what_was_heard(clock: &ManualClock, place: &Place) {
-    let mut client = place.client();
+fn answers_what_was_heard(clock: &ManualClock, server: &TestServer) {
+    let mut client = server.client();
     let mut peeks_that_differ = 0;
     for row in include_str!("../redis-cell.csv").lines().skip(1) {
         let fields = fields(row);

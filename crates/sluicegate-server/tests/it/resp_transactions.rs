@@ -1,6 +1,7 @@
 //! `MULTI`, `EXEC` and `DISCARD`: nothing is charged before `EXEC`.
 
-use crate::resp_client::{Client, Place};
+use crate::redis_store::Redis;
+use crate::resp_client::{Client, TestServer};
 use crate::running::{config, rule};
 use sluicegate::clock::ManualClock;
 use sluicegate_server::auth::Password;
@@ -9,9 +10,9 @@ use sluicegate_server::server::Config;
 
 const ALLOWED: &str = "*7|:1|:5|:4|:-1|:60000|:0|$-1|";
 
-fn place(config: Config) -> Place {
+fn server(config: Config) -> TestServer {
     let rules = vec![rule("reply", &["sliding-log 5/60s"]), rule("exports", &["concurrency 1 ttl=30s"])];
-    Place::start_at(Config { rules, ..config }, &ManualClock::default())
+    TestServer::start_at(Config { rules, ..config }, &ManualClock::default())
 }
 
 fn ask(client: &mut Client, lines: &[(&str, &str)]) {
@@ -21,27 +22,27 @@ fn ask(client: &mut Client, lines: &[(&str, &str)]) {
 }
 
 /// What a key has left, seen by another client.
-fn remaining(place: &Place) -> String {
-    place.client().ask_words("RL.PEEK reply user:42").split('|').nth(3).unwrap().to_owned()
+fn remaining(server: &TestServer) -> String {
+    server.client().ask_words("RL.PEEK reply user:42").split('|').nth(3).unwrap().to_owned()
 }
 
 #[test]
 fn queued_commands_run_in_order_at_exec() {
-    let place = place(config());
-    let mut client = place.client();
+    let server = server(config());
+    let mut client = server.client();
     ask(&mut client, &[("MULTI", "+OK|"), ("RL.CHECK reply user:42", "+QUEUED|"), ("PING", "+QUEUED|")]);
     ask(&mut client, &[("RL.CHECK reply user:42 COST 2", "+QUEUED|")]);
-    assert_eq!(remaining(&place), ":5");
+    assert_eq!(remaining(&server), ":5");
     let second = ALLOWED.replace(":4", ":2");
     ask(&mut client, &[("EXEC", &format!("*3|{ALLOWED}+PONG|{second}")), ("PING", "+PONG|")]);
-    assert_eq!(remaining(&place), ":2");
+    assert_eq!(remaining(&server), ":2");
     ask(&mut client, &[("MULTI", "+OK|"), ("EXEC", "*0|")]);
 }
 
 #[test]
 fn discard_reset_and_a_disconnect_drop_the_queue() {
-    let place = place(config());
-    let mut client = place.client();
+    let server = server(config());
+    let mut client = server.client();
     let begin = [("MULTI", "+OK|"), ("RL.CHECK reply user:42", "+QUEUED|")];
     ask(&mut client, &begin);
     ask(&mut client, &[("DISCARD", "+OK|"), ("EXEC", "-ERR EXEC without MULTI|")]);
@@ -49,17 +50,17 @@ fn discard_reset_and_a_disconnect_drop_the_queue() {
     ask(&mut client, &[("RESET", "+RESET|"), ("DISCARD", "-ERR DISCARD without MULTI|")]);
     ask(&mut client, &begin);
     drop(client);
-    let mut client = place.client();
+    let mut client = server.client();
     ask(&mut client, &begin);
     client.send("QUIT\r\nEXEC\r\n");
     assert_eq!(client.rest(), "+OK|");
-    assert_eq!(remaining(&place), ":5");
+    assert_eq!(remaining(&server), ":5");
 }
 
 #[test]
 fn an_error_while_queueing_makes_exec_fail() {
-    let place = place(config());
-    let mut client = place.client();
+    let server = server(config());
+    let mut client = server.client();
     let aborted = ("EXEC", "-EXECABORT Transaction discarded because of previous errors.|");
     for (bad, error) in [
         ("NOPE", "-ERR unknown command 'NOPE'; COMMAND LIST lists all commands|"),
@@ -73,16 +74,60 @@ fn an_error_while_queueing_makes_exec_fail() {
         ask(&mut client, &[("MULTI", "+OK|"), ("RL.CHECK reply user:42", "+QUEUED|"), (bad, error)]);
         ask(&mut client, &[("RL.CHECK reply user:42", "+QUEUED|"), aborted]);
     }
-    assert_eq!(remaining(&place), ":5");
+    assert_eq!(remaining(&server), ":5");
     // A nested MULTI is an error that changes nothing, as in Redis.
     ask(&mut client, &[("MULTI", "+OK|"), ("MULTI", "-ERR MULTI calls can not be nested|")]);
     ask(&mut client, &[("PING", "+QUEUED|"), ("EXEC", "*1|+PONG|")]);
 }
 
+/// Every reply here is Redis's own, byte for byte. Other texts differ on purpose: ours say what to
+/// do instead.
+#[test]
+fn replies_are_those_of_redis() {
+    let (redis, ours) = (Redis::start(), server(config()));
+    let mut differing = Vec::new();
+    for lines in [
+        "MULTI, PING, ECHO a, EXEC",
+        "multi, ping, exec",
+        "MULTI, EXEC",
+        "EXEC",
+        "DISCARD",
+        "MULTI, PING, DISCARD, DISCARD",
+        "MULTI, MULTI, PING, EXEC",
+        "MULTI x",
+        "EXEC x",
+        "DISCARD x",
+        "MULTI, PING, MULTI x, EXEC",
+        "MULTI, PING, EXEC x, PING, EXEC",
+        "MULTI, PING, DISCARD x, EXEC",
+        "MULTI, ECHO, PING, EXEC x",
+        "MULTI, ECHO, PING, EXEC, PING",
+        "MULTI, ECHO, DISCARD",
+        "MULTI, PING, RESET, EXEC",
+        "MULTI, PING, RESET x, EXEC",
+        "MULTI, SELECT 0, SELECT x, PING, EXEC",
+        "MULTI, CLIENT SETNAME a, CLIENT GETNAME, EXEC, CLIENT GETNAME",
+        "MULTI, AUTH x, AUTH default y, EXEC",
+        "MULTI, HELLO x, PING, EXEC",
+    ] {
+        let bytes = lines.replace(", ", "\r\n") + "\r\nQUIT\r\n";
+        let addresses = [format!("127.0.0.1:{}", redis.0.port()), ours.address.to_string()];
+        let [theirs, ours] = addresses.map(|address| {
+            let mut client = Client::connect(address);
+            client.send(&bytes);
+            client.rest()
+        });
+        if theirs != ours {
+            differing.push(format!("{lines}\n  Redis {theirs}\n  ours  {ours}"));
+        }
+    }
+    assert!(differing.is_empty(), "{}", differing.join("\n"));
+}
+
 #[test]
 fn an_error_while_running_is_an_item_of_the_reply() {
-    let place = place(config());
-    let mut client = place.client();
+    let server = server(config());
+    let mut client = server.client();
     ask(&mut client, &[("MULTI", "+OK|"), ("RL.CHECK nope user:42", "+QUEUED|")]);
     ask(&mut client, &[("RL.CHECK reply user:42 COST many", "+QUEUED|")]);
     ask(&mut client, &[("RL.CHECK reply user:42", "+QUEUED|")]);
@@ -94,8 +139,8 @@ fn an_error_while_running_is_an_item_of_the_reply() {
 
 #[test]
 fn a_lease_is_not_waited_for() {
-    let place = place(config());
-    let mut client = place.client();
+    let server = server(config());
+    let mut client = server.client();
     ask(&mut client, &[("MULTI", "+OK|"), ("RL.ACQUIRE exports acme", "+QUEUED|")]);
     ask(&mut client, &[("RL.ACQUIRE exports acme MAXWAIT 60000", "+QUEUED|"), ("PING", "+QUEUED|")]);
     let replies = client.ask_words("EXEC");
@@ -106,15 +151,15 @@ fn a_lease_is_not_waited_for() {
 #[test]
 fn the_queue_is_bounded() {
     let limits = ConnectionLimits { command_len_max: 1024, ..ConnectionLimits::default() };
-    let place = place(Config { limits, ..config() });
-    let mut client = place.client();
+    let server = server(Config { limits, ..config() });
+    let mut client = server.client();
     let aborted = ("EXEC", "-EXECABORT Transaction discarded because of previous errors.|");
     let full = "-ERR a transaction has at most 1024 bytes; send EXEC earlier, or the rest without MULTI|";
     let long = format!("ECHO {}", "x".repeat(500));
     ask(&mut client, &[("MULTI", "+OK|"), (&long, "+QUEUED|"), (&long, full), (&long, "+QUEUED|"), aborted]);
 
-    let place = self::place(config());
-    let mut client = place.client();
+    let server = self::server(config());
+    let mut client = server.client();
     client.send("MULTI\r\n".to_owned() + &"PING\r\n".repeat(1_025));
     assert_eq!(client.shown(), "+OK|");
     assert!((0..1_024).all(|_| client.shown() == "+QUEUED|"));
@@ -131,8 +176,8 @@ fn the_queue_is_bounded() {
 /// make the server hold them all.
 #[test]
 fn large_replies_arrive_whole() {
-    let place = place(config());
-    let mut client = place.client();
+    let server = server(config());
+    let mut client = server.client();
     let replies = {
         client.send("COMMAND DOCS\r\n");
         client.shown()
@@ -144,8 +189,8 @@ fn large_replies_arrive_whole() {
 
 #[test]
 fn a_transaction_needs_the_password_and_survives_hello() {
-    let place = place(Config { password: Some(Password::new(b"sesame").unwrap()), ..config() });
-    let mut client = place.client();
+    let server = server(Config { password: Some(Password::new(b"sesame").unwrap()), ..config() });
+    let mut client = server.client();
     let no_auth = "-NOAUTH Authentication required.|";
     ask(&mut client, &[("MULTI", no_auth), ("EXEC", no_auth), ("AUTH sesame", "+OK|")]);
     ask(&mut client, &[("MULTI", "+OK|"), ("HELLO 3", "+QUEUED|"), ("RL.CHECK reply user:42", "+QUEUED|")]);
@@ -156,8 +201,8 @@ fn a_transaction_needs_the_password_and_survives_hello() {
 #[test]
 fn the_redis_crate_sends_atomic_pipelines() {
     type Decision = (bool, i64, i64, i64, i64, i64, Option<String>);
-    let place = place(config());
-    let client = redis::Client::open(format!("redis://{}/", place.address)).unwrap();
+    let server = server(config());
+    let client = redis::Client::open(format!("redis://{}/", server.address)).unwrap();
     let mut pipeline = redis::pipe();
     for _ in 0..2 {
         pipeline.atomic().cmd("RL.CHECK").arg("reply").arg("user:42");

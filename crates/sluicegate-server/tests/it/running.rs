@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Longer than anything takes on a busy machine. A test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What most tests start with: any free ports, no rules.
 pub(crate) fn config() -> Config {

@@ -2,7 +2,7 @@
 //! while it is unavailable.
 
 use crate::redis_store::{DEADLINE, Redis};
-use crate::resp_client::{Client, Place};
+use crate::resp_client::{Client, TestServer};
 use crate::running::{config, rule};
 use redis_testkit::until;
 use sluicegate::Time;
@@ -64,8 +64,8 @@ fn everything() -> Config {
 #[test]
 fn a_pipeline_gets_equal_replies_from_redis_and_memory() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
-    let in_memory = Place::start_at(everything(), &clock);
-    let in_redis = redis.place_at(everything(), &clock);
+    let in_memory = TestServer::start_at(everything(), &clock);
+    let in_redis = redis.server_at(everything(), &clock);
     let mut clients = [in_memory.client(), in_redis.client()];
     let mut dice = fastrand::Rng::with_seed(7);
     let mut now_us = 1_700_000_000_000_000;
@@ -124,8 +124,8 @@ fn command(dice: &mut fastrand::Rng) -> String {
 fn two_servers_share_a_limit() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     let rules = with_rules(&[("reply", "sliding-log 5/60s")]);
-    let places = [redis.place_at(rules.clone(), &clock), redis.place_at(rules, &clock)];
-    let mut clients = places.each_ref().map(Place::client);
+    let servers = [redis.server_at(rules.clone(), &clock), redis.server_at(rules, &clock)];
+    let mut clients = servers.each_ref().map(TestServer::client);
     let mut ask = |turn: usize, what: &str| clients[turn % 2].ask(what);
     for turn in 0..5 {
         assert_eq!(ask(turn, "RL.CHECK reply user:42")[..6], *"*7|:1|", "call {turn}");
@@ -144,8 +144,8 @@ fn two_servers_share_a_limit() {
 fn a_receipt_of_one_server_is_valid_once_on_the_other() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
     let rules = with_rules(&[("mail", "token-bucket 1/h burst=10")]);
-    let places = [redis.place_at(rules.clone(), &clock), redis.place_at(rules, &clock)];
-    let [mut one, mut other] = places.each_ref().map(Place::client);
+    let servers = [redis.server_at(rules.clone(), &clock), redis.server_at(rules, &clock)];
+    let [mut one, mut other] = servers.each_ref().map(TestServer::client);
     for rule in ["mail", "\"token-bucket 1/h burst=10\""] {
         let receipt = |reply: String| reply.trim_end_matches('|').rsplit('|').next().unwrap().to_owned();
         let first = receipt(one.ask(&format!("RL.RESERVE {rule} user:42 COST 4")));
@@ -155,7 +155,7 @@ fn a_receipt_of_one_server_is_valid_once_on_the_other() {
         assert_eq!(other.ask(&format!("RL.SETTLE {second} 1")), ":1|");
         assert_eq!(one.ask(&format!("RL.SETTLE {second} 1")), ":0|");
         assert_eq!(one.ask(&format!("RL.PEEK {rule} user:42"))[..14], *"*7|:1|:10|:9|:");
-        places[1].engine.load(Vec::new()).unwrap();
+        servers[1].engine.load(Vec::new()).unwrap();
         let third = receipt(one.ask(&format!("RL.RESERVE {rule} user:42")));
         let known = if rule == "mail" { ":0|" } else { ":1|" };
         assert_eq!(other.ask(&format!("RL.CANCEL {third}")), known, "a rule that the other does not know");
@@ -166,14 +166,14 @@ fn a_receipt_of_one_server_is_valid_once_on_the_other() {
 #[test]
 fn an_initial_level_needs_a_start_in_redis() {
     let redis = Redis::start();
-    let place = redis.place(config(), SHORT);
-    let said = place.engine.load(vec![rule("slow", &["token-bucket 50/10s initial=0"])]).unwrap_err();
+    let server = redis.server(config(), SHORT);
+    let said = server.engine.load(vec![rule("slow", &["token-bucket 50/10s initial=0"])]).unwrap_err();
     let said = said.to_string();
     assert!(said.starts_with("rule slow: token-bucket 50/10s initial=0: "), "{said}");
     assert!(said.contains("add start=TIME"), "{said}");
-    let said = place.client().ask("RL.CHECK \"token-bucket 50/10s initial=0\" user:42");
+    let said = server.client().ask("RL.CHECK \"token-bucket 50/10s initial=0\" user:42");
     assert!(said.starts_with("-ERR token-bucket 50/10s initial=0: "), "{said}");
-    place
+    server
         .engine
         .load(vec![rule("slow", &["token-bucket 50/10s initial=0 start=2026-01-01T00:00:00Z"])])
         .unwrap();
@@ -194,15 +194,15 @@ fn of_every_mind() -> Config {
 #[test]
 fn each_rule_uses_its_fallback_while_redis_is_down() {
     let redis = Redis::start();
-    let place = redis.place(of_every_mind(), DEADLINE);
-    let mut client = place.client();
+    let server = redis.server(of_every_mind(), DEADLINE);
+    let mut client = server.client();
     for name in ["error", "allow", "deny", "local"] {
         assert_eq!(client.ask(&format!("RL.CHECK {name} user:42"))[..12], *"*7|:1|:5|:4|", "{name}");
     }
     redis.0.kill();
     let said = client.ask("RL.CHECK error user:42");
     assert!(said.starts_with("-ERR the ") && said.contains("store"), "{said}");
-    assert_eq!(client.ask("RL.CHECK error good")[..6], *"*7|:1|", "no store is needed for who has no limits");
+    assert_eq!(client.ask("RL.CHECK error good")[..6], *"*7|:1|", "a key without limits needs no store");
     assert_eq!(client.ask("RL.CHECK allow user:42")[..6], *"*7|:1|");
     assert_eq!(client.ask("RL.CHECK deny user:42"), "*7|:0|:5|:0|:1000|:1000|:0|$-1|");
     let local: Vec<_> = (0..3).map(|_| client.ask("RL.CHECK local user:42")[..12].to_owned()).collect();
@@ -230,8 +230,8 @@ fn check_all_combines_fallbacks_and_asks_redis_once() {
     let mut minds = of_every_mind();
     let trial = away("trial", "sliding-log 5/60s", OnStoreFailure::Deny);
     minds.rules.push(RuleSpec { shadow: true, ..trial });
-    let place = redis.place(minds, SHORT);
-    let mut client = place.client();
+    let server = redis.server(minds, SHORT);
+    let mut client = server.client();
     assert_eq!(client.ask("RL.CHECK error user:42")[..6], *"*7|:1|");
     redis.0.stop();
     // None of these may be retried, as it may have been charged.
@@ -297,14 +297,49 @@ fn a_store_failure_over_http_is_503_and_never_429() {
 }
 
 #[test]
+fn a_store_that_rejects_writes_makes_the_server_unready_until_it_accepts_one() {
+    let redis = Redis::start();
+    let serving = redis.serving(of_every_mind());
+    let engine = &serving.server().service().engine;
+    let ready = || serving.get("/readyz").text;
+    for (setting, code) in [("maxmemory", "OOM"), ("min-replicas-to-write", "NOREPLICAS")] {
+        assert_eq!(ready(), "ready\n");
+        assert_eq!(redis.0.cli(&["CONFIG", "SET", setting, "1"]), "OK");
+        let body = r#"{"rule":"error","key":"user:42"}"#;
+        assert_eq!(serving.post("/v1/check", body).status, 503, "{setting}");
+        let reply = serving.get("/readyz");
+        let why = reply.json()["detail"].as_str().unwrap().to_owned();
+        assert_eq!(reply.status, 503, "{setting}: {why}");
+        assert!(why.starts_with(&format!("the store rejects writes: {code} ")), "{why}");
+        assert!(why.ends_with("; some rules have no fallback"), "{why}");
+        let page = serving.get("/metrics").text;
+        assert!(
+            page.contains("\nsluice_store_up 1\n") && page.contains("\nsluice_store_writable 0\n"),
+            "{page}"
+        );
+        engine.load(vec![away("deny", "sliding-log 5/60s", OnStoreFailure::Deny)]).unwrap();
+        let by_fallbacks = ready();
+        assert!(
+            by_fallbacks.starts_with(&format!("ready, by fallbacks: the store rejects writes: {code} ")),
+            "{by_fallbacks}"
+        );
+        engine.load(of_every_mind().rules).unwrap();
+        assert_eq!(redis.0.cli(&["CONFIG", "SET", setting, "0"]), "OK");
+        // No call is made: the server tries by itself.
+        until("writes are accepted again", || ready() == "ready\n");
+        assert!(serving.get("/metrics").text.contains("\nsluice_store_writable 1\n"));
+    }
+}
+
+#[test]
 fn a_disconnect_during_a_batch_affects_no_one_else() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
-    let place = redis.place_at(with_rules(&[("reply", "fixed-window 1000/day")]), &clock);
-    let mut stays = place.client();
+    let server = redis.server_at(with_rules(&[("reply", "fixed-window 1000/day")]), &clock);
+    let mut stays = server.client();
     assert_eq!(stays.ask("RL.CHECK reply user:42")[..14], *"*7|:1|:1000|:9");
     redis.0.stop();
     for _ in 0..10 {
-        let mut leaves = place.client();
+        let mut leaves = server.client();
         leaves.send("RL.CHECK reply user:42\r\n".repeat(20));
         leaves.send("PING\r\n");
         drop(leaves);
@@ -322,21 +357,21 @@ fn a_disconnect_during_a_batch_affects_no_one_else() {
 #[test]
 fn a_server_stops_even_if_its_store_hangs() {
     let redis = Redis::start();
-    let place = redis.place(with_rules(&[("reply", "fixed-window 1000/day")]), SHORT);
-    let mut client = place.client();
+    let server = redis.server(with_rules(&[("reply", "fixed-window 1000/day")]), SHORT);
+    let mut client = server.client();
     client.ask("RL.CHECK reply user:42");
     redis.0.stop();
     client.send("RL.CHECK reply user:42\r\n".repeat(300));
-    place.stop();
+    server.stop();
     redis.0.cont();
 }
 
 #[test]
 fn a_changed_limit_keeps_what_keys_have_used() {
     let (clock, redis) = (ManualClock::default(), Redis::start());
-    let place = redis.place_at(with_rules(&[("reply", "fixed-window 5/day")]), &clock);
-    let mut client = place.client();
+    let server = redis.server_at(with_rules(&[("reply", "fixed-window 5/day")]), &clock);
+    let mut client = server.client();
     assert_eq!(client.ask("RL.CHECK reply user:42 COST 3")[..12], *"*7|:1|:5|:2|");
-    place.engine.load(vec![rule("reply", &["fixed-window 10/day"])]).unwrap();
+    server.engine.load(vec![rule("reply", &["fixed-window 10/day"])]).unwrap();
     assert_eq!(client.ask("RL.CHECK reply user:42")[..13], *"*7|:1|:10|:6|");
 }

@@ -1,7 +1,7 @@
 //! TLS for both protocols: handshakes that work, stall and fail, and renewed certificates.
 
 use crate::config::Folder;
-use crate::running::{PATIENCE, config, start};
+use crate::running::{TEST_TIMEOUT, config, start};
 use sluicegate_server::connection_limits::ConnectionLimits;
 use sluicegate_server::net::tls::{CertFiles, Tls};
 use sluicegate_server::protocol::Protocol;
@@ -149,7 +149,7 @@ async fn a_stalled_handshake_times_out_and_blocks_no_one() {
     assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
     // The read returns: the server has closed the connection.
     let mut said = Vec::new();
-    let _ = tokio::time::timeout(PATIENCE, silent.read_to_end(&mut said)).await.unwrap();
+    let _ = tokio::time::timeout(TEST_TIMEOUT, silent.read_to_end(&mut said)).await.unwrap();
     assert_eq!(said, b"");
     server.stop().await;
 }
@@ -165,7 +165,7 @@ async fn a_stop_does_not_wait_for_a_handshake() {
     let _silent = TcpStream::connect(address).await.unwrap();
     // The silent client was accepted before this one, which was answered.
     assert_eq!(ping(address, &made.trusted).await.unwrap(), "+PONG\r\n");
-    tokio::time::timeout(PATIENCE, server.stop()).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, server.stop()).await.unwrap();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Clients that connect and send nothing, or nothing that counts, and the neighbours they leave
 //! alone.
 
-use crate::running::{PATIENCE, config, start};
+use crate::running::{TEST_TIMEOUT, config, start};
 use redis_testkit::until;
 use sluicegate_server::auth::Password;
 use sluicegate_server::connection_limits::ConnectionLimits;
@@ -31,7 +31,7 @@ fn connect_from(peer: Ipv4Addr, address: SocketAddr) -> TcpStream {
     socket.bind(&SocketAddr::new(IpAddr::V4(peer), 0).into()).unwrap();
     socket.connect(&address.into()).unwrap();
     let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 
@@ -145,7 +145,7 @@ async fn a_client_without_the_password_has_handshake_timeout() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_clients_make_room_and_probes_get_through() {
-    let server = start(with(20, PATIENCE)).await;
+    let server = start(with(20, TEST_TIMEOUT)).await;
     tokio::task::block_in_place(|| {
         for protocol in [Protocol::Resp, Protocol::Http] {
             let address = server.address(protocol).unwrap();
@@ -176,7 +176,7 @@ async fn silent_clients_make_room_and_probes_get_through() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_holds_a_tenth_of_the_unestablished() {
-    let server = start(with(200, PATIENCE)).await;
+    let server = start(with(200, TEST_TIMEOUT)).await;
     tokio::task::block_in_place(|| {
         for protocol in [Protocol::Resp, Protocol::Http] {
             let address = server.address(protocol).unwrap();

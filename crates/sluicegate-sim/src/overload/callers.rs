@@ -17,11 +17,11 @@ const WAIT_MAX: Span = Span::from_micros(3_600 * SECOND);
 /// Callers; made by `"timeout=1s retries=2".parse()`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Callers {
-    /// Who has had no answer for so long gives up.
+    /// A caller gives up after this long without an answer.
     pub timeout: Span,
-    /// How often who had no good answer tries again.
+    /// How often a caller retries a call that failed.
     pub retries: u32,
-    /// How long before that.
+    /// How long it waits before each retry.
     pub backoff: Span,
 }
 

@@ -69,7 +69,7 @@ fn read<T: FromStr<Err: ToString>>(part: &str) -> Result<T, SyntaxError> {
 fn bulkhead(part: &str) -> Result<BulkheadConfig, SyntaxError> {
     let spec: BulkheadConfig = read(part)?;
     if spec.queue() > 0 {
-        let problem = "who waits in a bulkhead's queue is not simulated";
+        let problem = "waiting in the queue of a bulkhead is not simulated";
         return Err(SyntaxError::new(problem, "leave queue= and wait= out"));
     }
     Ok(spec)

@@ -19,13 +19,13 @@ pub enum End {
 /// What became of all calls.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// All of it together.
+    /// The totals over the whole time.
     pub totals: Totals,
-    /// The same over time, in the pieces of its timeline.
+    /// The outcome over time, in the bins of its timeline.
     pub bins: Vec<Bin>,
 }
 
-/// All of it together.
+/// The totals over the whole time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Totals {
     /// Calls that were made; however often each was tried.

@@ -35,9 +35,9 @@ const GZIP: &[u8] = b"\x1f\x8b";
 pub enum Format {
     /// `ip ident user [time] "request" status bytes`, whatever follows.
     Common,
-    /// The same with `"referer" "agent"` behind it.
+    /// As [`Format::Common`], followed by `"referer" "agent"`.
     Combined,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 

@@ -16,7 +16,7 @@ async fn by_default_they_share_one_key() {
     assert_eq!(
         admitted(&layer, 5, || with(get(), "x-api-key", "acme")).await,
         2,
-        "who has one is not hindered"
+        "a request with a key is not affected"
     );
 }
 

@@ -15,19 +15,19 @@ use tokio::sync::Semaphore;
 use tower::{Layer as _, ServiceExt as _};
 
 /// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The key of [`get`].
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
 
 async fn connected(server: &Server) -> RedisStore {
-    let builder = RedisStore::builder(&server.url()).deadline(PATIENCE);
+    let builder = RedisStore::builder(&server.url()).deadline(TEST_TIMEOUT);
     let began = Instant::now();
     loop {
         match builder.clone().connect().await {
             Ok(store) => return store,
             // A busy machine can take longer than a builder waits.
-            Err(ConnectError::Unreachable(_)) if began.elapsed() < PATIENCE => {}
+            Err(ConnectError::Unreachable(_)) if began.elapsed() < TEST_TIMEOUT => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -133,7 +133,7 @@ async fn requests_wait_for_a_window_in_the_store_too() {
     let server = Server::start(&Options::redis());
     let store = connected(&server).await;
     let limiter = limiter("sliding-log 2/2s", &store, OnStoreFailure::Error);
-    let layer = RateLimitLayer::new(limiter).wait(PATIENCE);
+    let layer = RateLimitLayer::new(limiter).wait(TEST_TIMEOUT);
     let began = Instant::now();
     assert_eq!(admitted(&layer, 4, get).await, 4);
     assert!(
@@ -155,7 +155,7 @@ async fn a_waiting_request_that_gives_up_leaves_no_trace() {
         assert_eq!(ask(&layer, get()).await.status(), 200);
     }
     assert!(began.elapsed() >= Duration::from_millis(990), "two had to wait for 500 ms each");
-    // Four at once: two wait within the bound, the others are told at once.
+    // Four at once: two wait within the bound, the others are denied at once.
     let crowd: Vec<_> =
         (0..4).map(|_| tokio::spawn(layer.layer(tower::service_fn(answer)).oneshot(get()))).collect();
     let mut denied = 0;
@@ -197,8 +197,8 @@ async fn two_processes_share_permits_in_the_store() {
     let told: u64 = field(&refused, "retry-after").unwrap().parse().unwrap();
     assert!((1..=60).contains(&told), "{told}");
     drop(first);
-    // A task returns it: the one who waits in line gets it when it is there.
-    let third = enter(&other.clone().wait(PATIENCE)).await;
+    // A task releases it, and the waiter gets it.
+    let third = enter(&other.clone().wait(TEST_TIMEOUT)).await;
     assert!(third.status() == 200 && third.body().holds_lease());
 }
 

@@ -75,10 +75,14 @@ impl Timeline {
     /// Slews the offset, and notices whether UTC was set. Returns the size of a step in
     /// microseconds; negative for a step back.
     pub(super) fn look(&mut self, reading: &Reading) -> Option<i64> {
+        // A thread that was held up after it read the clocks knows less than the others.
+        if reading.uptime < self.looked_at {
+            return None;
+        }
         // First towards what was known: a difference that is noticed only now may be a moment old.
         self.slew(reading.uptime);
         let since = reading.uptime.saturating_sub(self.looked_at);
-        self.looked_at = self.looked_at.max(reading.uptime);
+        self.looked_at = reading.uptime;
         if !reading.differs_from(self.utc) {
             return None;
         }

@@ -25,27 +25,25 @@ pub const MAX_KEYS_DEFAULT: usize = 1_000_000;
 /// once.
 pub const MAX_KEYS_MAX: usize = 1_000_000_000;
 
-/// How many receipts may be open at once unless told otherwise. Each takes some 200 bytes.
+/// The default maximum of open receipts. Each takes some 200 bytes.
 pub const MAX_RECEIPTS_DEFAULT: usize = 100_000;
 
-/// The most receipts that a limiter can be told to hold.
+/// The largest `max_receipts`.
 pub const MAX_RECEIPTS_MAX: usize = 10_000_000;
 
-/// How many log entries all keys of a limiter hold unless told otherwise: 128 MB. They are taken as
-/// calls are recorded.
+/// The default maximum of log entries of all keys: 128 MB, allocated as calls are recorded.
 pub const MAX_LOG_ENTRIES_DEFAULT: usize = 8_000_000;
 
-/// The most log entries that a limiter can be told to hold: 64 GB.
+/// The largest `max_log_entries`: 64 GB.
 pub const MAX_LOG_ENTRIES_MAX: usize = 4_000_000_000;
 
-/// How many may wait in line under one key unless told otherwise.
+/// The default maximum of waiters in the queue of one key.
 pub const MAX_QUEUE_DEFAULT: usize = 1_024;
 
-/// How many may wait in line in all unless told otherwise. Each takes some 150 bytes beside its own
-/// future.
+/// The default maximum of waiters in all queues. Each takes some 150 bytes beside its own future.
 pub const MAX_WAITERS_DEFAULT: usize = 100_000;
 
-/// The most that a limiter can be told to let wait.
+/// The largest `max_waiters`.
 pub const MAX_WAITERS_MAX: usize = 100_000_000;
 
 /// What a limiter is made of. Made by [`Limiter::builder`].
@@ -172,9 +170,9 @@ impl LimiterBuilder {
         self
     }
 
-    /// In a store that other limiters use too, under a scope of its own. The store's `max_keys`,
-    /// `max_receipts`, `max_log_entries`, `max_queue`, `max_waiters`, `on_full` and clock are used,
-    /// not the ones said here.
+    /// Keeps the keys in a store that other limiters use too, in a scope of their own. The store's
+    /// `max_keys`, `max_receipts`, `max_log_entries`, `max_queue`, `max_waiters`, `on_full` and
+    /// clock are used instead of this builder's.
     pub fn in_store(mut self, store: &MemoryStore, scope: impl Key + 'static) -> LimiterBuilder {
         self.shared =
             Some(Shared { store: store.clone(), scope: Box::new(scope), kind: LimiterKind::default() });

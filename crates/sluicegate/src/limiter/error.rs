@@ -170,7 +170,8 @@ impl fmt::Display for VerbError {
 impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            BuildError::Limit(error) => Some(error),
+            // It prints as the inner error, so its source is that error's source.
+            BuildError::Limit(error) => error.source(),
             _ => None,
         }
     }
@@ -179,7 +180,7 @@ impl Error for BuildError {
 impl Error for VerbError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            VerbError::Unsupported(error) => Some(error),
+            VerbError::Unsupported(error) => error.source(),
             _ => None,
         }
     }
@@ -210,12 +211,34 @@ impl From<NotReserved> for VerbError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::{BackendError, StoreFailure};
+    use sluicegate_core::algorithm::{Verb, Waiting};
 
     #[test]
-    fn an_error_names_its_variant_and_its_source() {
+    fn an_error_names_its_variant() {
         let error = BuildError::from("sliding-log 5/60x".parse::<crate::Limit>().unwrap_err());
         assert!(format!("{error:?}").starts_with("Limit("), "{error:?}");
-        assert_eq!(error.source().unwrap().to_string(), error.to_string());
         assert_eq!(format!("{:?}", VerbError::TooManyCalls(65)), "TooManyCalls(65)");
+    }
+
+    /// A program that prints an error and its sources prints each text once.
+    #[test]
+    fn a_chain_of_errors_prints_each_text_once() {
+        let unsupported = Unsupported { verb: Verb::Take, waiting: Waiting::NextCallerPays };
+        let failure = StoreFailure::Unavailable("no connection".to_owned());
+        let errors: [Box<dyn Error>; 5] = [
+            BuildError::from("sliding-log 5/60x".parse::<crate::Limit>().unwrap_err()).into(),
+            VerbError::from(unsupported).into(),
+            BackendError::from(unsupported).into(),
+            BackendError::from(VerbError::BadReceipt).into(),
+            BackendError::from(failure).into(),
+        ];
+        for error in errors {
+            let chain = std::iter::successors(Some(&*error), |&error: &&dyn Error| error.source());
+            let mut texts: Vec<String> = chain.map(ToString::to_string).collect();
+            let len = texts.len();
+            texts.dedup();
+            assert_eq!(texts.len(), len, "{texts:?}");
+        }
     }
 }

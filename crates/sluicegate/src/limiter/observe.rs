@@ -18,8 +18,7 @@ pub struct StoreStats {
     pub denied: u64,
     /// Keys that had to make room before they had recovered. If this grows, raise `max_keys`.
     pub evicted: u64,
-    /// Denials for want of room: of new keys, when the store is to deny them. They are among the
-    /// denied.
+    /// Denials because there was no room for another key. They are among the denied.
     pub no_room: u64,
     /// Keys held now, those that have recovered and not yet made room included.
     pub keys: usize,
@@ -43,9 +42,9 @@ pub struct StoreStats {
     pub receipts_evicted: u64,
     /// Reservations for which there was no room for a receipt. They are errors, not denials.
     pub no_receipt_room: u64,
-    /// In a shared store, the different limits that have a place in its table of limits.
+    /// In a [`MemoryStore`](crate::MemoryStore), the different limits in its table of limits.
     pub limits: usize,
-    /// The most different limits that can have a place.
+    /// The largest number of different limits that the table can hold.
     pub max_limits: usize,
     /// Untrusted limits that made room for others although their keys had not recovered.
     pub limits_evicted: u64,

@@ -1,5 +1,5 @@
-//! What was reserved: charged already, to be acted on after a delay, and until it is used a receipt
-//! for it.
+//! Reservations: calls that are charged now and act after a delay. Until it is used, a receipt can
+//! cancel or settle one.
 
 use super::Limiter;
 use super::error::VerbError;
@@ -16,19 +16,19 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The answer to a reservation. If it was allowed the cost is charged, and stays charged unless it
-/// is cancelled or settled here.
+/// The answer to [`Limiter::reserve`]. If it is allowed, the cost is charged, and stays charged
+/// unless the reservation is cancelled or settled.
 ///
-/// Dropping it keeps the charge, as after a plain check. To cancel later from elsewhere,
-/// [`Reservation::keep`] the receipt.
-#[must_use = "a denied reservation charges nothing; ask `allowed()` first"]
+/// Dropping it keeps the charge, as after a check. To cancel later or elsewhere,
+/// [`keep`](Reservation::keep) the receipt.
+#[must_use = "a denied reservation charges nothing; check `allowed()` first"]
 pub struct Reservation {
     limiter: Limiter,
     decision: Decision,
     receipt: Option<Receipt>,
 }
 
-/// What a receipt says.
+/// The contents of a receipt.
 #[derive(Clone, Copy)]
 struct Open {
     key: Fingerprint,
@@ -36,8 +36,9 @@ struct Open {
 }
 
 impl Limiter {
-    /// Charges the key now, to act after the answer's delay, which is at most `max_wait`. Buckets
-    /// lend what will have come in by then; other limits answer as to a check.
+    /// Charges the key now for a call that acts after the decision's delay, which is at most
+    /// `max_wait`. Buckets lend what will have refilled by then; other limits decide as for a
+    /// check.
     ///
     /// ```
     /// use sluicegate::Limiter;
@@ -52,14 +53,14 @@ impl Limiter {
     /// ```
     ///
     /// # Errors
-    /// When the limit does not offer this (`count=all`, `smooth`), or too many receipts are open:
-    /// 1024 of one key, or the limiter's `max_receipts`. A denial is an answer, not an error:
+    /// If the limit does not support this (`count=all`, `smooth`), or too many receipts are open:
+    /// 16,384 of one key, or the limiter's `max_receipts`. A denial is not an error: see
     /// [`Reservation::allowed`].
     pub fn reserve(&self, key: impl Key, cost: u64, max_wait: Duration) -> Result<Reservation, VerbError> {
         self.reserve_at(key, cost, max_wait, self.now())
     }
 
-    /// Reserves at a time.
+    /// Like [`Limiter::reserve`], at time `now`.
     ///
     /// # Errors
     /// As [`Limiter::reserve`].
@@ -86,36 +87,41 @@ impl Limiter {
         Ok(reservation)
     }
 
-    /// Gives back what still counts of a reservation whose receipt was kept. Whether that was
-    /// anything: not if the receipt is used, unknown or worth nothing any more.
+    /// Cancels a reservation whose receipt was kept: the part of its cost that still counts is
+    /// returned to the key. Returns `false` if there is no such part, or the receipt is used or
+    /// unknown.
     pub fn cancel(&self, receipt: &Receipt) -> bool {
         self.cancel_at(receipt, self.now())
     }
 
-    /// Cancels at a time.
+    /// Like [`Limiter::cancel`], at time `now`.
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
         let seal = &self.inner.seal;
-        let (cancelled, key) = on_store!(&self.inner.store, store => receipt.cancel_in(store, seal, now));
+        let tag = self.tag();
+        let (cancelled, key) =
+            on_store!(&self.inner.store, store => receipt.cancel_in(store, seal, tag, now));
         self.queues().usage_changed(self.host(), key);
         cancelled
     }
 
-    /// Says what a reservation whose receipt was kept has really used: the rest is given back, an
-    /// excess becomes debt. `false` if the receipt is used or unknown, or if the key was forgotten
-    /// and there is no room for its debt.
+    /// Settles a reservation whose receipt was kept for what it actually used: the rest is
+    /// returned, an excess becomes debt. Returns `false` if the receipt is used or unknown, or if
+    /// the key was dropped and there is no room for its debt.
     pub fn settle(&self, receipt: &Receipt, used: u64) -> bool {
         self.settle_at(receipt, used, self.now())
     }
 
-    /// Settles at a time.
+    /// Like [`Limiter::settle`], at time `now`.
     pub fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> bool {
         let (seal, used) = (&self.inner.seal, saturating_count(used));
-        let (settled, key) = on_store!(&self.inner.store, store => receipt.settle_in(store, seal, used, now));
+        let tag = self.tag();
+        let (settled, key) =
+            on_store!(&self.inner.store, store => receipt.settle_in(store, seal, tag, used, now));
         self.queues().usage_changed(self.host(), key);
         settled
     }
 
-    /// Forgets a receipt; its charge stays.
+    /// Drops a receipt; its charge stays.
     pub(crate) fn forget(&self, receipt: &Receipt) {
         let Open { key, name } = receipt.opened(&self.inner.seal);
         on_store!(&self.inner.store, store => store.forget_receipt(key, name));
@@ -124,7 +130,12 @@ impl Limiter {
     /// The decision for cost 0 on a receipt's key.
     pub(crate) fn standing_at(&self, receipt: &Receipt, now: Time) -> Option<Decision> {
         let key = receipt.is_of_memory().then(|| receipt.key(&self.inner.seal))?;
-        Some(self.peek_fingerprint(key, 0, now))
+        Some(self.peek_fingerprint(self.tag().map_or(key, |tag| key.with_tag(tag)), 0, now))
+    }
+
+    /// The tag of its limits, in a shared store.
+    fn tag(&self) -> Option<u16> {
+        self.inner.scope.as_ref().map(|scope| scope.tag.load(Ordering::Acquire))
     }
 
     /// A new name that cannot be guessed: receipts may travel as text.
@@ -135,30 +146,33 @@ impl Limiter {
 }
 
 impl Receipt {
-    /// Returns what still counts of the charge. Also says whose it is, as opening a receipt costs
-    /// more than all the rest.
+    /// Returns the part of the charge that still counts to the key. Returns the key as well,
+    /// because unsealing a receipt costs more than all the rest.
     pub(crate) fn cancel_in<S: SlotKind>(
         &self,
         store: &Store<S>,
         seal: &Seal,
+        limiter: Option<u16>,
         now: Time,
     ) -> (bool, Fingerprint) {
         let Open { key, name } = self.opened(seal);
-        let cancelled = store
-            .close(key, now, name, |limits, states, receipts| receipts.cancel(limits, states, now, name));
+        let cancelled = store.close(key, limiter, now, name, |limits, states, receipts| {
+            receipts.cancel(limits, states, now, name)
+        });
         (cancelled, key)
     }
 
-    /// Changes the charge to what was used, and says whose it is.
+    /// Changes the charge to what was used, and returns the key as well.
     pub(crate) fn settle_in<S: SlotKind>(
         &self,
         store: &Store<S>,
         seal: &Seal,
+        limiter: Option<u16>,
         used: u32,
         now: Time,
     ) -> (bool, Fingerprint) {
         let Open { key, name } = self.opened(seal);
-        let settled = store.close(key, now, name, |limits, states, receipts| {
+        let settled = store.close(key, limiter, now, name, |limits, states, receipts| {
             receipts.settle(limits, states, now, name, used)
         });
         (settled, key)
@@ -185,46 +199,47 @@ impl Receipt {
 }
 
 impl Reservation {
-    /// The whole answer.
+    /// The decision.
     pub fn decision(&self) -> Decision {
         self.decision
     }
 
-    /// Whether it was allowed, and so charged.
+    /// Returns `true` if it was allowed, and so charged.
     pub fn allowed(&self) -> bool {
         self.decision.allowed()
     }
 
-    /// How long to wait before acting. Nothing here waits for you.
+    /// How long the caller must wait before it acts. Nothing here waits.
     pub fn delay(&self) -> Duration {
         self.decision.delay().into()
     }
 
-    /// Gives back what still counts of the cost. Whether that was anything.
+    /// Returns the part of the cost that still counts to the key. Returns `false` if there is no
+    /// such part.
     pub fn cancel(self) -> bool {
         let now = self.limiter.now();
         self.cancel_at(now)
     }
 
-    /// Cancels at a time.
+    /// Like [`Reservation::cancel`], at time `now`.
     pub fn cancel_at(mut self, now: Time) -> bool {
         self.receipt.take().is_some_and(|receipt| self.limiter.cancel_at(&receipt, now))
     }
 
-    /// Says what was really used: the rest is given back, an excess becomes debt. `false` if the
-    /// reservation was denied, or the key forgotten or its limit changed since.
+    /// Reports what was actually used: the rest is returned, an excess becomes debt. Returns
+    /// `false` if the reservation was denied, or the key was reset or evicted since.
     pub fn settle(self, used: u64) -> bool {
         let now = self.limiter.now();
         self.settle_at(used, now)
     }
 
-    /// Settles at a time.
+    /// Like [`Reservation::settle`], at time `now`.
     pub fn settle_at(mut self, used: u64, now: Time) -> bool {
         self.receipt.take().is_some_and(|receipt| self.limiter.settle_at(&receipt, used, now))
     }
 
-    /// Keeps the receipt for later: [`Limiter::cancel`] and [`Limiter::settle`] take it. `None` if
-    /// it was denied.
+    /// Returns the receipt, for [`Limiter::cancel`] and [`Limiter::settle`]. Returns `None` if the
+    /// reservation was denied.
     pub fn keep(mut self) -> Option<Receipt> {
         self.receipt.take()
     }

@@ -32,7 +32,7 @@ use crate::wait::queues::wake_all;
 use crate::wait::{Acquired, Denial, Priority, QueueBounds};
 use sluicegate_core::concurrency::{Concurrency, LeaseHandle, UNKNOWN};
 use sluicegate_core::decision::store::no_room;
-use sluicegate_core::{Decision, RetryAfter, Span, Time, Usage};
+use sluicegate_core::{Decision, FullPool, RetryAfter, Span, Time, Usage};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
@@ -427,8 +427,9 @@ impl Shard {
     #[cold]
     fn full_denial(&self, caller: Caller<'_>, wait: Span) -> Decision {
         let mut state = self.state.lock();
-        state.count_denied();
-        no_room(caller.map_or_else(|| state.count(), |caller| caller.limit.count()), RetryAfter::After(wait))
+        state.count_no_room();
+        let limit = caller.map_or_else(|| state.count(), |caller| caller.limit.count());
+        no_room(FullPool::Leases, limit, RetryAfter::After(wait))
     }
 }
 

@@ -41,6 +41,7 @@ pub(super) struct ShardState {
 pub(super) struct Counts {
     pub(super) allowed: u64,
     pub(super) denied: u64,
+    pub(super) no_room: u64,
     pub(super) released: u64,
     pub(super) renewed: u64,
     pub(super) expired: u64,
@@ -113,14 +114,17 @@ impl ShardState {
         self.limit.count()
     }
 
-    pub(super) fn count_denied(&mut self) {
+    /// Counts a denial for lack of room.
+    pub(super) fn count_no_room(&mut self) {
         self.counts.denied += 1;
+        self.counts.no_room += 1;
     }
 
     pub(super) fn add_to(&self, stats: &mut SemaphoreStats) {
-        let Counts { allowed, denied, released, renewed, expired } = self.counts;
+        let Counts { allowed, denied, no_room, released, renewed, expired } = self.counts;
         stats.allowed += allowed;
         stats.denied += denied;
+        stats.no_room += no_room;
         stats.released += released;
         stats.renewed += renewed;
         stats.expired += expired;

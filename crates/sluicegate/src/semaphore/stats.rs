@@ -8,6 +8,8 @@ pub struct SemaphoreStats {
     pub allowed: u64,
     /// Calls that were denied.
     pub denied: u64,
+    /// Of the denied calls, those for which there was no room for another lease or waiter.
+    pub no_room: u64,
     /// Leases that were released while they were live.
     pub released: u64,
     /// Renewals.

@@ -13,7 +13,7 @@ use crate::sync::Ordering;
 use sluicegate_core::algorithm::{Algorithm as _, Verb};
 use sluicegate_core::all_of::{self, Part, attributed, peek_all};
 use sluicegate_core::decision::store::StoreDecision as _;
-use sluicegate_core::{AnyLimit, AnyState, Decision, Span, Time};
+use sluicegate_core::{AnyLimit, AnyState, Decision, FullPool, Span, Time};
 use std::sync::Arc;
 use std::{mem, slice};
 
@@ -193,7 +193,8 @@ fn make_room(
         let shard = shard_of(call);
         let (store, needed) = (call.shard_id().store, calls.iter().filter(|other| other.cost > 0));
         if needed.filter(|other| other.shard_id().store == store).count() > shards[shard].max_keys() {
-            return Err(shards[shard].denial(Full(Span::MAX), call.key).of_call(call.index));
+            let full = Full { pool: FullPool::Keys, wait: Span::MAX };
+            return Err(shards[shard].denial(full, call.key).of_call(call.index));
         }
     }
     let mut made: Vec<usize> = Vec::new();
@@ -295,10 +296,14 @@ impl<S: SlotKind> AnyLockedShard for LockedIn<'_, S> {
     fn load(&mut self, key: Fingerprint, now: Time) -> LoadedKey {
         let shard = &mut self.shard;
         let slot = shard.find(key);
-        let state = slot.map_or_else(S::State::default, |slot| {
+        let state = if let Some(slot) = slot {
             shard.bring_up_to_date(slot, key, now, &self.store.vacant);
             S::update(shard.state_of(slot), mem::take)
-        });
+        } else {
+            let receipts = shard.take_receipts(key, now, &self.store.vacant);
+            shard.put_receipts(key, receipts);
+            S::State::default()
+        };
         let limits_by_tag = &shard.guarded.limits_by_tag;
         let limits = limits_by_tag.any_limits(limits_by_tag.tag_for(key));
         LoadedKey { states: S::into_states(state, limits.len()), limits, slot }

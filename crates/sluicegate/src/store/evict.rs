@@ -5,14 +5,20 @@
 //! 2. a recovered key in them: dropping it is unobservable
 //! 3. while the store holds fewer, a slot freed by moving up to two keys to their other buckets
 //! 4. a recovered key anywhere in the shard, if there can be one
-//! 5. of at least three keys around the new one, the one with the least debt, as a share of its
-//!    limit; of equals, the one that recovers first (or none, if the store denies new keys)
+//! 5. of at least three keys around the new one, the one whose eviction would let the least
+//!    through again: the one with the least used cost; of equals, the one that recovers first
+//!    (or none, if the store denies new keys)
 //! ```
 //!
 //! So a flood of new keys, each with a little debt, evicts its own kind, and an offender at the
-//! limit stays. In a store that several limiters share, a flood evicts keys of its own scope only:
-//! `shares.rs` says what each scope may hold, and step 5 considers only keys of scopes that exceed
-//! their share.
+//! limit stays. A key with a larger limit than others, that has used more than they can, stays too,
+//! however small a share of its limit that is.
+//!
+//! In a store that several limiters share, a flood evicts keys of its own scope only: `shares.rs`
+//! says what each scope may hold, and step 5 considers only keys of scopes that exceed their share.
+//! Costs of different scopes may be in different units. So of the scopes that exceed their share,
+//! the one that does so by most gives way. Among untrusted limits, which share one part and differ
+//! from caller to caller, the used part of the limit counts instead of the used cost.
 //!
 //! # What an evicted key leaves behind
 //!
@@ -30,8 +36,9 @@ use super::{Full, Guarded, Locked, Store, Vacant, claim_beyond};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
+use sluicegate_core::receipts::Receipts;
 use sluicegate_core::rollback::Times;
-use sluicegate_core::{Span, Time};
+use sluicegate_core::{FullPool, Span, Time};
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -102,6 +109,16 @@ pub(super) struct Demand {
     pool: Pool,
 }
 
+/// What evicting a key would let through again, comparable within its share: the used cost. Then
+/// the time until it recovers.
+///
+/// Untrusted limits have one share, and each caller makes its own. There it is the used part of
+/// the limit: otherwise large limits, of which little is used, would evict keys at small ones.
+pub(super) fn harm(debt: &Debt, share: Option<&Arc<Share>>) -> (u64, Span) {
+    let is_untrusted = share.is_some_and(|share| share.is_untrusted());
+    (if is_untrusted { debt.share } else { debt.used.into() }, debt.recovers_in)
+}
+
 impl Demand {
     pub(super) fn new(share: Option<&Arc<Share>>, on_full: OnFull, pool: Pool, more: usize) -> Demand {
         let share = share.cloned();
@@ -154,6 +171,22 @@ impl Demand {
     /// Returns `true` if the new key may replace a recovered key of a share.
     pub(super) fn may_replace(&self, other: Option<&Arc<Share>>) -> bool {
         self.within || !self.deny || self.is_own(other)
+    }
+
+    /// Returns `true` if of two keys that may be evicted the first should be.
+    pub(super) fn prefers(
+        &self,
+        (debt, share): (&Debt, Option<&Arc<Share>>),
+        (other_debt, other_share): (&Debt, Option<&Arc<Share>>),
+    ) -> bool {
+        let order = match share.zip(other_share) {
+            Some((share, other)) if !Arc::ptr_eq(share, other) => {
+                let by_excess = other.excess(self.pool).cmp(&share.excess(self.pool));
+                by_excess.then(debt.share.cmp(&other_debt.share))
+            }
+            _ => harm(debt, share).cmp(&harm(other_debt, other_share)),
+        };
+        order.is_lt()
     }
 
     /// Returns `true` if the new key may evict a key of a share.
@@ -218,7 +251,8 @@ impl<S: SlotKind> Locked<'_, S> {
         // If the shard has no key that could make room, the wait is unknown.
         let is_known = demand.share.is_none() || candidates.soonest < Span::MAX;
         let wait = if is_known { candidates.soonest } else { Span::ZERO };
-        self.find_slot_elsewhere(&demand, [primary, secondary], now, store, pinned).ok_or(Full(wait))
+        self.find_slot_elsewhere(&demand, [primary, secondary], now, store, pinned)
+            .ok_or(Full { pool: FullPool::Keys, wait })
     }
 
     /// Makes room for a key that has a share and finds nothing to remove in its shard: first by
@@ -370,7 +404,10 @@ impl<S: SlotKind> Locked<'_, S> {
                 continue;
             }
             candidates.examined += 1;
-            if candidates.least_debt.is_none_or(|(least, _)| debt < least) {
+            let is_least = candidates.least_debt.is_none_or(|(least, of)| {
+                demand.prefers((&debt, self.share_of(slot)), (&least, self.share_of(of)))
+            });
+            if is_least {
                 candidates.least_debt = Some((debt, slot));
             }
         }
@@ -420,7 +457,7 @@ impl<S: SlotKind> Locked<'_, S> {
         let mut state = S::read(self.state_of(slot), Clone::clone);
         let (limits_by_tag, tag) =
             (&self.guarded.limits_by_tag, self.guarded.limits_by_tag.tag_for(self.table.key(slot)));
-        limits_by_tag.adopt(&mut state, from, tag, times);
+        limits_by_tag.adopt(&mut state, &mut Receipts::default(), from, tag, times);
         S::debt_of(&state, limits_by_tag.limits(tag), now)
     }
 }

@@ -11,6 +11,7 @@ use super::{Locked, OnFull, Store};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::algorithm::Debt;
+use sluicegate_core::receipts::Receipts;
 use sluicegate_core::rollback::Times;
 use sluicegate_core::{Algorithm as _, AnyLimit, Span, Time};
 use std::mem;
@@ -181,6 +182,10 @@ impl LimitsByTag<AnySlot> for LimitTable {
         self.entry(tag).map_or(&[], |entry| &entry.limits)
     }
 
+    fn limits_of(&self, tag: u16) -> &[AnyLimit] {
+        LimitsByTag::<AnySlot>::limits(self, tag)
+    }
+
     fn any_limits(&self, tag: u16) -> Arc<[AnyLimit]> {
         self.entry(tag).map_or_else(|| Arc::from([]), |entry| Arc::clone(&entry.limits))
     }
@@ -195,14 +200,23 @@ impl LimitsByTag<AnySlot> for LimitTable {
         self.entry(tag).map(|entry| &entry.share)
     }
 
-    fn adopt(&self, state: &mut States, from: u16, to: u16, times: Times) {
+    /// That of the limiter, if the key is in its scope.
+    fn tag_to_close(&self, written: u16, limiter: Option<u16>) -> u16 {
+        let share = |tag| self.entry(tag).map(|entry| &entry.share).filter(|share| !share.is_untrusted());
+        let is_same =
+            |tag: &u16| share(written).zip(share(*tag)).is_some_and(|(one, other)| Arc::ptr_eq(one, other));
+        limiter.filter(is_same).unwrap_or(written)
+    }
+
+    fn adopt(&self, state: &mut States, receipts: &mut Receipts, from: u16, to: u16, times: Times) {
         let (Some(old), Some(new)) = (self.entry(from), self.entry(to)) else { return };
-        for ((limit, old), state) in new.limits.iter().zip(&*old.limits).zip(state.fit(old.limits.len())) {
+        let states = state.fit(old.limits.len());
+        receipts.adopt((&new.limits, &old.limits), states, times, |limit, old, state, times| {
             match new.preserve {
                 Preserve::Usage => limit.adopt(old, state, times),
                 Preserve::RecoveryTime => limit.adopt_recovery_time(old, state),
             }
-        }
+        });
         // One state per limit; further limits of a longer list start unseen.
         state.fit(new.limits.len());
     }

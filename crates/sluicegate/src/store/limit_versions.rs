@@ -1,19 +1,21 @@
 //! Limits that can change while the store of one limiter is in use. The tag of a slot is a version.
 //!
 //! A slot's tag is the version of the limits that wrote its state. On the key's next call the state
-//! is converted through every version since: a bucket keeps the tokens used, a window or log its
-//! count, and a state whose algorithm changed in between starts unseen.
+//! and the open receipts are converted to the current version: a bucket keeps the tokens used, a
+//! window or log its count, and a state whose algorithm has changed starts unseen. Versions in
+//! between do not matter, since no call was decided under them.
 
 use super::shares::Share;
 use super::slot_kind::SlotKind;
 use crate::key::Fingerprint;
+use sluicegate_core::receipts::Receipts;
 use sluicegate_core::rollback::Times;
 use sluicegate_core::{Algorithm, AnyLimit};
 use std::sync::Arc;
 
-/// Every state is converted through all versions since its own, so the version numbers restart
-/// after this one. Before they do, all states are brought up to date: then no old version can be
-/// mistaken for a new one, and the older versions can be freed. (Early under the model checker.)
+/// Versions are searched one by one for that of a state, so they restart after this one. Before
+/// that all states are brought up to date: then no old version can be mistaken for a new one, and
+/// the older versions can be freed. (Early under the model checker.)
 const LAST_VERSION: u16 = if cfg!(loom) { 1 } else { 255 };
 
 /// The limits of a store, as its shards see them. A slot's tag names those that wrote its state.
@@ -24,19 +26,28 @@ pub(crate) trait LimitsByTag<S: SlotKind>: Send + Sync {
     /// The limits for a slot that has this tag and is up to date.
     fn limits(&self, tag: u16) -> &[S::Limit];
 
+    /// The limits of a tag that may be old.
+    fn limits_of(&self, tag: u16) -> &[S::Limit];
+
     /// The limits of a tag as [`AnyLimit`], to be decided together with those of other stores.
     fn any_limits(&self, tag: u16) -> Arc<[AnyLimit]>;
 
     /// Returns `true` if a slot with this tag has to be converted before it is used.
     fn is_old(&self, tag: u16) -> bool;
 
+    /// The tag under which receipts of the tag `written` are closed, by a limiter of another tag or
+    /// by none.
+    fn tag_to_close(&self, _written: u16, _limiter: Option<u16>) -> u16 {
+        0
+    }
+
     /// The share of the keys with this tag; `None` in the store of one limiter.
     fn share(&self, _tag: u16) -> Option<&Arc<Share>> {
         None
     }
 
-    /// Converts a state from the limits of one tag to those of another.
-    fn adopt(&self, state: &mut S::State, from: u16, to: u16, times: Times);
+    /// Converts a state, and the key's receipts, from the limits of one tag to those of another.
+    fn adopt(&self, state: &mut S::State, receipts: &mut Receipts, from: u16, to: u16, times: Times);
 }
 
 impl<S: SlotKind> LimitsByTag<S> for LimitVersion<S::Limit> {
@@ -50,6 +61,10 @@ impl<S: SlotKind> LimitsByTag<S> for LimitVersion<S::Limit> {
         &self.limits
     }
 
+    fn limits_of(&self, tag: u16) -> &[S::Limit] {
+        &self.find(tag).limits
+    }
+
     fn any_limits(&self, _tag: u16) -> Arc<[AnyLimit]> {
         Arc::clone(&self.any_limits)
     }
@@ -59,8 +74,12 @@ impl<S: SlotKind> LimitsByTag<S> for LimitVersion<S::Limit> {
         self.version != tag
     }
 
-    fn adopt(&self, state: &mut S::State, from: u16, _to: u16, times: Times) {
-        self.adopt_since::<S>(state, from, times);
+    fn adopt(&self, state: &mut S::State, receipts: &mut Receipts, from: u16, _to: u16, times: Times) {
+        let old = &self.find(from).limits;
+        let states = S::states_mut(state, old.len());
+        receipts.adopt((&self.limits, old), states, times, S::Limit::adopt);
+        // One state per limit of this version.
+        S::states_mut(state, self.limits.len());
     }
 }
 
@@ -103,15 +122,14 @@ impl<A: Algorithm + Clone> LimitVersion<A> {
         LimitVersion { limits, any_limits, version: older.version + 1, older: Some(older) }
     }
 
-    /// Converts a state through all versions from `version` to this one.
-    fn adopt_since<S: SlotKind<Limit = A>>(&self, state: &mut S::State, version: u16, times: Times) {
-        let Some(older) = self.older.as_ref().filter(|_| self.version != version) else { return };
-        older.adopt_since::<S>(state, version, times);
-        let states = S::states_mut(state, older.limits.len());
-        for ((limit, old), state) in self.limits.iter().zip(&older.limits).zip(states) {
-            limit.adopt(old, state, times);
+    /// This version or an older one.
+    fn find(&self, version: u16) -> &LimitVersion<A> {
+        let mut found = self;
+        while found.version != version {
+            // A slot's version is never older than the oldest that is kept.
+            let Some(older) = &found.older else { break };
+            found = older;
         }
-        // One state per limit of this version.
-        S::states_mut(state, self.limits.len());
+        found
     }
 }

@@ -8,26 +8,30 @@
 //! Invariant  The pool's count is the capacity of all logs in slots. A log that needs more claims a
 //!            block first; a call that fits into the log's memory does not touch the pool.
 //! Full       1. logs that are fully recovered are dropped, in the key's shard and some others
-//!            2. under `OnFull::Evict`, logs are evicted, the least debt first: those of scopes that
-//!               exceed their share, or of the same scope if it has used up its own
+//!            2. under `OnFull::Evict`, logs are evicted, those with the least used cost first: of
+//!               scopes that exceed their share, or of the same scope if it has used up its own
 //!            3. a scope within its share takes the spare part
 //!            4. the call is denied for lack of room
 //! Search     A search visits 64 shards, and the next search the following 64. After a search that
 //!            found too little, the next one waits a millisecond. So a store of a million keys is
 //!            searched within 82 ms, and until then a call may be denied although logs elsewhere
 //!            could make room.
-//! Excess     A settlement charges in any case. It may exceed the pool by one block.
+//! Settle     A settlement charges in any case. If there is no room for its entry, it is merged with
+//!            the latest one, which then counts for longer. Only a log without entries exceeds the
+//!            pool, by one entry.
 //! ```
 
-use super::evict::Demand;
+use super::evict::{Demand, harm};
 use super::limit_versions::LimitsByTag as _;
-use super::shares::Pool;
+use super::shares::{Pool, Share};
 use super::slot_kind::SlotKind;
 use super::{Full, Locked, Store, Vacancy, Vacant};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
-use sluicegate_core::algorithm::{Algorithm as _, Debt};
-use sluicegate_core::{Span, Time};
+use sluicegate_core::algorithm::Algorithm as _;
+use sluicegate_core::{FullPool, Span, Time};
+use std::cmp::Reverse;
+use std::sync::Arc;
 
 /// How many shards a search for log entries visits: about 50 µs.
 const SHARDS_PER_SEARCH: usize = 64;
@@ -37,7 +41,8 @@ const CANDIDATES_MIN: usize = 16;
 
 /// A log that may be evicted.
 struct Candidate {
-    debt: Debt,
+    /// The least gives way: of the scope that exceeds its share by most, the least harm.
+    order: (Reverse<usize>, (u64, Span)),
     shard: Option<usize>,
     slot: usize,
     key: Fingerprint,
@@ -49,6 +54,8 @@ struct Search<'a> {
     demand: &'a Demand,
     now: Time,
     candidates: Vec<Candidate>,
+    /// The scopes of the candidates, and by how much each exceeded its share when first seen.
+    scopes: Vec<(u64, usize)>,
     /// The time until the first examined log has recovered.
     soonest: Span,
 }
@@ -119,6 +126,28 @@ impl<S: SlotKind> Store<S> {
         self.search_log_entries(shard, &demand, entries, now, pinned)
     }
 
+    /// Claims the entries that the logs of a key have grown by. A settlement charges even what
+    /// exceeds the limit. If there is no room for an entry of its own, it shares that of the latest
+    /// call.
+    pub(super) fn claim_settled(&self, shard: &mut Locked<'_, S>, slot: usize, now: Time, before: &[usize]) {
+        let (held, now_held) = (before.iter().sum(), shard.log_capacity(slot));
+        let tag = shard.table.slot(slot).tag();
+        if now_held > held {
+            if self.claim_log_entries(shard, tag, now_held - held, now, &[slot]).is_ok() {
+                return;
+            }
+            shard.with_slot(slot, |limits, states| {
+                for ((limit, state), before) in limits.iter().zip(states).zip(before) {
+                    if limit.log_capacity(state) > *before {
+                        limit.merge_newest(state);
+                    }
+                }
+            });
+        }
+        let now_held = shard.log_capacity(slot);
+        shard.log_entries_changed(slot, held, now_held, &self.vacant);
+    }
+
     fn try_claim(&self, demand: &Demand, entries: usize) -> bool {
         demand.try_claim(demand.spares(), &self.vacant.log_entries, self.log_pool.max, entries)
     }
@@ -135,7 +164,8 @@ impl<S: SlotKind> Store<S> {
     ) -> Result<(), Full> {
         // Shares may have room now that recovered logs are dropped.
         let again = || Demand::new(demand.share.as_ref(), self.on_full, Pool::LogEntries, entries);
-        let mut search = Search { demand, now, candidates: Vec::new(), soonest: Span::MAX };
+        let mut search =
+            Search { demand, now, candidates: Vec::new(), scopes: Vec::new(), soonest: Span::MAX };
         search.visit(own, None, pinned, &self.vacant);
         let shards = self.shards.len();
         let is_due = demand.is_search_due(&self.log_pool.search_at, now);
@@ -154,7 +184,7 @@ impl<S: SlotKind> Store<S> {
                 search.visit(&mut shard, Some(index), &[], &self.vacant);
             }
         }
-        search.candidates.sort_by_key(|candidate| candidate.debt);
+        search.candidates.sort_by_key(|candidate| candidate.order);
         for candidate in &search.candidates {
             if self.try_claim(&again(), entries) {
                 return Ok(());
@@ -173,7 +203,8 @@ impl<S: SlotKind> Store<S> {
         }
         demand.found_none(&self.log_pool.search_at, now);
         self.log_pool.no_room.fetch_add(1, Ordering::Relaxed);
-        Err(Full(if search.soonest < Span::MAX { search.soonest } else { Span::ZERO }))
+        let wait = if search.soonest < Span::MAX { search.soonest } else { Span::ZERO };
+        Err(Full { pool: FullPool::LogEntries, wait })
     }
 
     /// Evicts a log, unless its slot has a new key or its scope is within its share by now.
@@ -194,6 +225,18 @@ impl<S: SlotKind> Store<S> {
 }
 
 impl Search<'_> {
+    /// By how much a scope exceeds its share: one number per search, so that all logs of a scope
+    /// are compared by their debts.
+    fn excess(&mut self, share: Option<&Arc<Share>>) -> usize {
+        let Some(share) = share else { return 0 };
+        if let Some((_, excess)) = self.scopes.iter().find(|(id, _)| *id == share.id) {
+            return *excess;
+        }
+        let excess = share.excess(Pool::LogEntries);
+        self.scopes.push((share.id, excess));
+        excess
+    }
+
     /// Drops the recovered logs of a shard, and notes those that may be evicted.
     fn visit<S: SlotKind>(
         &mut self,
@@ -204,7 +247,8 @@ impl Search<'_> {
     ) {
         for slot in shard.table.held() {
             let entries = if pinned.contains(&slot) { 0 } else { shard.log_capacity(slot) };
-            let owner = shard.share_of(slot);
+            let owner = shard.share_of(slot).cloned();
+            let owner = owner.as_ref();
             let (replaceable, evictable) = (self.demand.may_replace(owner), self.demand.may_evict(owner));
             if entries == 0 || !replaceable {
                 continue;
@@ -216,8 +260,9 @@ impl Search<'_> {
             };
             self.soonest = self.soonest.min(debt.recovers_in);
             if evictable && !self.demand.deny {
+                let order = (Reverse(self.excess(owner)), harm(&debt, owner));
                 let key = shard.table.key(slot);
-                self.candidates.push(Candidate { debt, shard: index, slot, key, entries });
+                self.candidates.push(Candidate { order, shard: index, slot, key, entries });
             }
         }
     }

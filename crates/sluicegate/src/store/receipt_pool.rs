@@ -8,8 +8,9 @@
 //! Expired  A receipt expires when it is at least an hour old and its cost no longer counts. Every
 //!          reservation visits a few keys of its shard, and drops the expired receipts.
 //! Full     1. expired receipts of any scope are dropped
-//!          2. under `OnFull::Evict`, also younger ones whose cost no longer counts: those of the
-//!             same scope, and of scopes that exceed their share
+//!          2. under `OnFull::Evict`, also younger ones whose cost no longer counts: those of
+//!             scopes that exceed their share, and of the same scope if it has used up its own. (An
+//!             excess can still be reported for them, so a scope within its share keeps them.)
 //!          3. under `OnFull::Evict`, a scope within its share takes back what it has lent: the
 //!             oldest receipts of a scope that exceeds its own
 //!          4. a scope within its share takes the spare part
@@ -22,6 +23,7 @@
 
 use super::evict::Demand;
 use super::limit_versions::LimitsByTag as _;
+use super::receipt_table::KeyReceipts;
 use super::shares::{Pool, Share};
 use super::slot_kind::{SlotKind, SlotState};
 use super::{Guarded, Locked, Store, Vacant};
@@ -134,8 +136,7 @@ impl<S: SlotKind> Locked<'_, S> {
         let mut evicted = 0;
         let visited = self.visit_receipts(keys, now, &store.vacant, |owner, key, receipts, drop| {
             drop(receipts, made_before(now));
-            let exceeds = owner.is_some_and(|owner| owner.is_exceeded(Pool::Receipts));
-            if demand.deny || !demand.is_own(owner) && !exceeds {
+            if demand.deny || !demand.may_evict(owner) {
                 return;
             }
             let before = receipts.len();
@@ -153,16 +154,19 @@ impl<S: SlotKind> Locked<'_, S> {
 
     /// Takes back receipts of a key whose scope exceeds its share. Their charges stay.
     fn take_back(&mut self, lent: &Lent, demand: &Demand, store: &Store<S>) {
-        if !demand.may_evict(self.guarded.limits_by_tag.share(lent.key.tag())) {
+        let borrower = self.guarded.limits_by_tag.share(lent.key.tag());
+        if !demand.may_evict(borrower) {
             return;
         }
-        let mut receipts = self.take_receipts(lent.key, &store.vacant);
-        let before = receipts.len();
-        receipts.discard_oldest(TAKEN_BACK_MAX);
-        let evicted = before - receipts.len();
-        self.receipts_closed(lent.key.tag(), evicted, &store.vacant);
+        let most = borrower.map_or(TAKEN_BACK_MAX, |share| share.excess(Pool::Receipts).min(TAKEN_BACK_MAX));
+        let Some(mut taken) = self.take_all(lent.key) else { return };
+        let before = taken.receipts.len();
+        let limits = self.guarded.limits_by_tag.limits_of(taken.tag);
+        taken.receipts.discard_oldest(limits, most);
+        let evicted = before - taken.receipts.len();
+        self.receipts_closed(taken.tag, evicted, &store.vacant);
         store.receipt_pool.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
-        self.put_receipts(lent.key, receipts);
+        self.put_all(lent.key, taken);
     }
 
     /// Drops expired receipts of a few keys, if the shard has many.
@@ -189,10 +193,9 @@ impl<S: SlotKind> Locked<'_, S> {
         let (table, displaced) = (self.table, self.guarded.displaced);
         let Guarded { limits_by_tag, receipt_table, side_table, .. } = &mut *self.guarded;
         let Some(open) = receipt_table else { return 0 };
-        let visited = open.visit(keys, |key, receipts| {
-            let tag = limits_by_tag.tag_for(key);
-            let limits = limits_by_tag.limits(tag);
-            let owner = limits_by_tag.share(key.tag());
+        let visited = open.visit(keys, |key, KeyReceipts { tag, receipts }| {
+            let (key, limits) = (key.with_tag(*tag), limits_by_tag.limits_of(*tag));
+            let owner = limits_by_tag.share(*tag);
             let before = receipts.len();
             let slot = table.find(key, displaced);
             let mut drop = |receipts: &mut Receipts, made_before: Time| {
@@ -202,11 +205,10 @@ impl<S: SlotKind> Locked<'_, S> {
                 };
                 match slot {
                     None => forget(&mut S::State::default()),
-                    Some(slot) if table.slot(slot).tag() == tag => {
+                    // A key's state and receipts are converted together.
+                    Some(slot) => {
                         S::update(SlotState { words: table.slot(slot).state, side_table, slot }, forget);
                     }
-                    // Receipts in terms of other limits become void with the key's next call.
-                    Some(_) => *receipts = Receipts::default(),
                 }
             };
             act(owner, key, receipts, &mut drop);

@@ -10,9 +10,9 @@ use super::shard::Locked;
 use super::shares::Pool;
 use super::slot_kind::SlotKind;
 use crate::key::Fingerprint;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::Ordering;
 use sluicegate_core::Time;
-use sluicegate_core::receipts::Receipts;
+use sluicegate_core::receipts::{Receipt, Receipts};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -25,9 +25,9 @@ pub(super) struct ReceiptTable {
 }
 
 /// The receipts of a key, in terms of the limits of a tag.
-struct KeyReceipts {
-    tag: u16,
-    receipts: Receipts,
+pub(super) struct KeyReceipts {
+    pub(super) tag: u16,
+    pub(super) receipts: Receipts,
 }
 
 impl ReceiptTable {
@@ -38,9 +38,15 @@ impl ReceiptTable {
         }
     }
 
-    /// Returns `true` if the key has open receipts in terms of its current limits.
-    pub(super) fn contains(&self, key: Fingerprint) -> bool {
-        self.keys.get(&key.with_tag(0)).is_some_and(|entry| entry.tag == key.tag())
+    /// The tag of the limits that this receipt of the key is in terms of, if it is open.
+    pub(super) fn tag_of(&self, key: Fingerprint, receipt: Receipt) -> Option<u16> {
+        let entry = self.keys.get(&key.with_tag(0)).filter(|entry| entry.receipts.is_open(receipt))?;
+        Some(entry.tag)
+    }
+
+    /// The keys whose receipts are in terms of the limits of another tag than this.
+    pub(super) fn keys_of_other_tags(&self, tag: u16) -> Vec<Fingerprint> {
+        self.keys.iter().filter(|(_, entry)| entry.tag != tag).map(|(key, _)| *key).collect()
     }
 
     /// The tags of the limits that receipts need.
@@ -53,21 +59,18 @@ impl ReceiptTable {
         self.keys.len()
     }
 
-    /// Drops all receipts, in the store of one limiter.
-    pub(super) fn void_all(receipt_table: &mut Option<Box<ReceiptTable>>, vacant: &AtomicUsize) {
-        if let Some(void) = receipt_table.take() {
-            let open = void.keys.values().map(|entry| entry.receipts.len()).sum();
-            vacant.fetch_add(open, Ordering::Relaxed);
-        }
+    /// From now on all receipts are in terms of the limits of tag 0.
+    pub(super) fn restart_tags(&mut self) {
+        self.keys.values_mut().for_each(|entry| entry.tag = 0);
     }
 
     /// Visits the receipts of up to this many keys; the next call continues with the following
     /// keys. Keys that `act` leaves without receipts are removed. Returns how many were visited.
-    pub(super) fn visit(&mut self, most: usize, mut act: impl FnMut(Fingerprint, &mut Receipts)) -> usize {
+    pub(super) fn visit(&mut self, most: usize, mut act: impl FnMut(Fingerprint, &mut KeyReceipts)) -> usize {
         let from = self.visited.map_or(Bound::Unbounded, Bound::Excluded);
         let (mut last, mut visits, mut empty) = (None, 0, Vec::new());
         for (key, entry) in self.keys.range_mut((from, Bound::Unbounded)).take(most) {
-            act(key.with_tag(entry.tag), &mut entry.receipts);
+            act(*key, entry);
             if entry.receipts.is_empty() {
                 empty.push(*key);
             }
@@ -82,27 +85,37 @@ impl ReceiptTable {
 }
 
 impl<S: SlotKind> Locked<'_, S> {
-    /// Takes out the receipts of a key, to be put back with [`Locked::put_receipts`]. Receipts in
-    /// terms of other limits than the key's current ones are void.
+    /// Takes out the receipts of a key, in terms of its current limits, to be put back with
+    /// [`Locked::put_receipts`]. Those of a key with a slot have been converted with its state.
     #[inline]
-    pub(super) fn take_receipts(&mut self, key: Fingerprint, vacant: &Vacant) -> Receipts {
-        let Some(open) = &mut self.guarded.receipt_table else { return Receipts::default() };
-        let Some(KeyReceipts { tag, receipts }) = open.keys.remove(&key.with_tag(0)) else {
-            return Receipts::default();
-        };
-        if tag == key.tag() {
-            return receipts;
+    pub(super) fn take_receipts(&mut self, key: Fingerprint, now: Time, vacant: &Vacant) -> Receipts {
+        let Some(mut taken) = self.take_all(key) else { return Receipts::default() };
+        let tag = self.guarded.limits_by_tag.tag_for(key);
+        if taken.tag != tag {
+            self.convert(&mut taken, &mut S::State::default(), tag, now, vacant);
         }
-        self.receipts_closed(tag, receipts.len(), vacant);
-        Receipts::default()
+        taken.receipts
     }
 
-    /// Stores the receipts of a key, if there are any.
+    /// Stores the receipts of a key, in terms of its current limits, if there are any.
     #[inline]
     pub(super) fn put_receipts(&mut self, key: Fingerprint, receipts: Receipts) {
-        if !receipts.is_empty() {
+        let tag = self.guarded.limits_by_tag.tag_for(key);
+        self.put_all(key, KeyReceipts { tag, receipts });
+    }
+
+    /// Takes out the receipts of a key, in terms of whichever limits.
+    #[inline]
+    pub(super) fn take_all(&mut self, key: Fingerprint) -> Option<KeyReceipts> {
+        self.guarded.receipt_table.as_mut()?.keys.remove(&key.with_tag(0))
+    }
+
+    /// Stores the receipts of a key, in terms of whichever limits.
+    #[inline]
+    pub(super) fn put_all(&mut self, key: Fingerprint, taken: KeyReceipts) {
+        if !taken.receipts.is_empty() {
             let open = self.guarded.receipt_table.get_or_insert_default();
-            open.keys.insert(key.with_tag(0), KeyReceipts { tag: key.tag(), receipts });
+            open.keys.insert(key.with_tag(0), taken);
         } else if self.guarded.receipt_table.is_some() {
             self.drop_empty_table();
         }

@@ -1,19 +1,18 @@
 //! Reservations: charged now and used later. Until then a receipt can cancel or settle them.
 //!
-//! Open receipts are bounded in total (`receipt_pool.rs`), and per key, because a cancel visits all
-//! receipts of its key.
+//! Open receipts are bounded in total (`receipt_pool.rs`), and per key.
 
 use super::limit_versions::LimitsByTag as _;
 use super::slot_kind::SlotKind;
 use super::{KeyOp, Store};
 use crate::key::Fingerprint;
+use sluicegate_core::algorithm::Verb;
 use sluicegate_core::receipts::{Receipt, ReserveCall};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Time};
 
-/// The most open receipts per key. A cancel visits each of them, which takes a few microseconds at
-/// this number.
-const RECEIPTS_PER_KEY_MAX: usize = 1_024;
+/// Open receipts per key, as in a shared store.
+const RECEIPTS_PER_KEY_MAX: usize = 16_384;
 
 /// Why nothing was reserved. (A denial is an answer, not an error.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +34,7 @@ impl<S: SlotKind> Store<S> {
         ask: ReserveCall,
     ) -> Result<Decision, NotReserved> {
         let mut shard = self.lock(self.shard_of(key));
+        shard.require(key, Verb::Reserve).map_err(NotReserved::Unsupported)?;
         let tag = shard.guarded.limits_by_tag.tag_for(key);
         shard.tidy_receipts(now, &self.vacant);
         if !self.claim_receipt(&mut shard, tag, now) {
@@ -60,22 +60,22 @@ impl<S: SlotKind> Store<S> {
         reserved
     }
 
-    /// Cancels or settles a receipt by running `close`, and frees its capacity.
+    /// Cancels or settles a receipt by running `close`, and frees its capacity. `limiter` is the
+    /// tag of the limiter that closes it, if one does.
     pub(crate) fn close(
         &self,
         key: Fingerprint,
+        limiter: Option<u16>,
         now: Time,
         receipt: Receipt,
         close: impl KeyOp<S, bool>,
     ) -> bool {
         let mut shard = self.lock(self.shard_of(key));
-        let is_open =
-            shard.guarded.receipt_table.as_ref().is_some_and(|receipt_table| receipt_table.contains(key));
-        // If the limits have changed since, they cannot read the receipt.
-        let changed = |slot| shard.table.slot(slot).tag() != shard.guarded.limits_by_tag.tag_for(key);
-        if !is_open || shard.find(key).is_some_and(changed) {
-            return false;
-        }
+        // The receipt says under which limits it was made; the key may have others by now. It is
+        // closed under those of the limiter, or, as the store knows none, of the key's last call.
+        let written = shard.guarded.receipt_table.as_ref().and_then(|open| open.tag_of(key, receipt));
+        let Some(written) = written else { return false };
+        let key = key.with_tag(shard.guarded.limits_by_tag.tag_to_close(written, limiter));
         let closed = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             let before = receipts.len();
             let done = close(limits, states, receipts);
@@ -94,10 +94,10 @@ impl<S: SlotKind> Store<S> {
     /// Drops a receipt; its charge stays.
     pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
         let mut shard = self.lock(self.shard_of(key));
-        let mut receipts = shard.take_receipts(key, &self.vacant);
-        if receipts.discard(receipt) {
-            shard.receipts_closed(key.tag(), 1, &self.vacant);
+        let Some(mut taken) = shard.take_all(key) else { return };
+        if taken.receipts.discard(shard.guarded.limits_by_tag.limits_of(taken.tag), receipt) {
+            shard.receipts_closed(taken.tag, 1, &self.vacant);
         }
-        shard.put_receipts(key, receipts);
+        shard.put_all(key, taken);
     }
 }

@@ -6,16 +6,18 @@
 //! microseconds if room has to be made for a new key.
 
 use super::limit_versions::LimitsByTag as _;
-use super::receipt_table::ReceiptTable;
+use super::receipt_table::{KeyReceipts, ReceiptTable};
 use super::shares::{Pool, Share};
 use super::slot_kind::{SlotKind, SlotState, StateOf};
 use super::table::{Displaced, Table};
 use super::{Full, NoMemory, Vacant};
 use crate::key::Fingerprint;
-use crate::sync::{Guard, Lock};
-use sluicegate_core::algorithm::Charged;
+use crate::sync::{Guard, Lock, Ordering};
+use sluicegate_core::algorithm::{Charged, Verb};
+use sluicegate_core::receipts::Receipts;
 use sluicegate_core::rollback::Times;
-use sluicegate_core::{Decision, Time};
+use sluicegate_core::verbs::{Unsupported, Verbs as _};
+use sluicegate_core::{Decision, FullPool, Time};
 use std::mem;
 use std::sync::Arc;
 
@@ -118,7 +120,8 @@ impl<S: SlotKind> Locked<'_, S> {
         let limits_by_tag = &self.guarded.limits_by_tag;
         let (from, tag) = (self.table.slot(slot).tag(), limits_by_tag.tag_for(key));
         if from != tag {
-            limits_by_tag.adopt(&mut copy, from, tag, Times { now, latest: self.guarded.latest });
+            let times = Times { now, latest: self.guarded.latest };
+            limits_by_tag.adopt(&mut copy, &mut Receipts::default(), from, tag, times);
         }
         copy
     }
@@ -155,7 +158,8 @@ impl<S: SlotKind> Locked<'_, S> {
 
     /// Counts and returns the denial of a call that found no room.
     pub(super) fn denial(&mut self, full: Full, key: Fingerprint) -> Decision {
-        self.guarded.counts.no_room += 1;
+        // The pool of log entries counts its own.
+        self.guarded.counts.no_room += u64::from(full.pool == FullPool::Keys);
         let limits_by_tag = &self.guarded.limits_by_tag;
         full.denial(limits_by_tag.limits(limits_by_tag.tag_for(key)))
     }
@@ -183,26 +187,61 @@ impl<S: SlotKind> Locked<'_, S> {
         self.guarded.limits_by_tag.is_old(self.table.slot(slot).tag())
     }
 
-    /// Converts a slot's state to the key's current limits if other limits wrote it. In that case
-    /// the key's receipts become void, because they record charges under the other limits.
+    /// Converts a slot's state, and the key's receipts, to the key's current limits if other limits
+    /// wrote them.
     #[inline]
     pub(super) fn bring_up_to_date(&mut self, slot: usize, key: Fingerprint, now: Time, vacant: &Vacant) {
         self.guarded.latest = now.max(self.guarded.latest);
         let tag = self.guarded.limits_by_tag.tag_for(key);
         if self.table.slot(slot).tag() != tag {
-            self.void_receipts(key, vacant);
             self.adopt(slot, tag, now, vacant);
         }
+    }
+
+    /// Checks that the key's current limits support a verb.
+    pub(super) fn require(&self, key: Fingerprint, verb: Verb) -> Result<(), Unsupported> {
+        let limits_by_tag = &self.guarded.limits_by_tag;
+        limits_by_tag.limits(limits_by_tag.tag_for(key)).iter().try_for_each(|limit| limit.require(verb))
+    }
+
+    /// Converts a state, and the receipts written under the same limits, to those of a tag.
+    /// Receipts that this voids make room for others.
+    pub(super) fn convert(
+        &mut self,
+        taken: &mut KeyReceipts,
+        state: &mut S::State,
+        tag: u16,
+        now: Time,
+        vacant: &Vacant,
+    ) {
+        let times = Times { now, latest: self.guarded.latest };
+        let KeyReceipts { tag: from, receipts } = taken;
+        let before = receipts.len();
+        self.guarded.limits_by_tag.adopt(state, receipts, *from, tag, times);
+        vacant.receipts.fetch_add(before - receipts.len(), Ordering::Relaxed);
+        // A scope can have trusted and untrusted limiters.
+        let limits_by_tag = &self.guarded.limits_by_tag;
+        if let (Some(old), Some(new)) = (limits_by_tag.share(*from), limits_by_tag.share(tag)) {
+            old.removed(Pool::Receipts, before);
+            new.added(Pool::Receipts, receipts.len());
+        }
+        *from = tag;
     }
 
     #[cold]
     pub(super) fn adopt(&mut self, slot: usize, tag: u16, now: Time, vacant: &Vacant) {
         let entries = self.log_capacity(slot);
         self.log_entries_changed(slot, entries, 0, vacant);
-        let (times, from) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).tag());
-        let limits_by_tag = Arc::clone(&self.guarded.limits_by_tag);
-        S::update(self.state_of(slot), |state| limits_by_tag.adopt(state, from, tag, times));
+        let (from, key) = (self.table.slot(slot).tag(), self.table.key(slot));
+        let taken = self.take_all(key);
+        let mut taken = taken.unwrap_or(KeyReceipts { tag: from, receipts: Receipts::default() });
+        debug_assert_eq!(taken.tag, from, "a key's state and receipts are converted together");
+        let mut state = S::update(self.state_of(slot), mem::take);
+        self.convert(&mut taken, &mut state, tag, now, vacant);
+        S::update(self.state_of(slot), |stored| *stored = state);
         self.table.slot(slot).set_tag(tag);
+        self.put_all(key, taken);
+        let limits_by_tag = &self.guarded.limits_by_tag;
         // A scope can have trusted and untrusted limiters.
         if let (Some(old), Some(new)) = (limits_by_tag.share(from), limits_by_tag.share(tag)) {
             old.removed(Pool::Keys, 1);
@@ -214,11 +253,21 @@ impl<S: SlotKind> Locked<'_, S> {
         self.guarded.none_recovers_before = Time::EPOCH;
     }
 
-    /// Converts all states to the last version, which counts as version 0 from then on.
+    /// Converts all states and receipts to the last version, which counts as version 0 from then
+    /// on.
     pub(super) fn restart_versions(&mut self, last: u16, vacant: &Vacant) {
+        let now = self.guarded.latest;
         for slot in self.table.held() {
-            self.adopt(slot, last, self.guarded.latest, vacant);
+            self.adopt(slot, last, now, vacant);
             self.table.slot(slot).set_tag(0);
+        }
+        let without_slot = self.guarded.receipt_table.as_ref().map(|open| open.keys_of_other_tags(last));
+        for key in without_slot.unwrap_or_default() {
+            let receipts = self.take_receipts(key, now, vacant);
+            self.put_receipts(key, receipts);
+        }
+        if let Some(receipt_table) = &mut self.guarded.receipt_table {
+            receipt_table.restart_tags();
         }
     }
 }

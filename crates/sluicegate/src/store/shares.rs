@@ -30,7 +30,7 @@ use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::Time;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Under `OnFull::Evict`, one part in this many is not lent.
 const SPARE_PART: usize = 16;
@@ -81,6 +81,9 @@ pub(crate) struct Share {
     of: Arc<SharedPools>,
     /// `None` for the share of untrusted scopes; 0 while no limiter of the scope is attached.
     weight: Option<AtomicU64>,
+    /// How many `Attached` there are. Two only while the last limiter is dropped and the first new
+    /// one attached at once; the weight changes under this lock.
+    attached: Mutex<usize>,
     held: [AtomicUsize; POOLS],
     /// When the next search for room may start, after one that found none.
     search_at: [AtomicU64; POOLS],
@@ -120,6 +123,7 @@ impl SharedPools {
             id,
             of: Arc::clone(self),
             weight,
+            attached: Mutex::default(),
             held: Default::default(),
             search_at: Default::default(),
             sweep_at: AtomicU64::new(0),
@@ -158,7 +162,17 @@ impl Share {
 
     /// Returns `true` if the scope holds more of a pool than its share.
     pub(super) fn is_exceeded(&self, pool: Pool) -> bool {
-        self.held(pool).load(Ordering::Relaxed) > self.max(pool)
+        self.excess(pool) > 0
+    }
+
+    /// Returns how much more of a pool than its share the scope holds.
+    pub(super) fn excess(&self, pool: Pool) -> usize {
+        self.held(pool).load(Ordering::Relaxed).saturating_sub(self.max(pool))
+    }
+
+    /// Returns `true` if this is the share of all untrusted scopes.
+    pub(super) fn is_untrusted(&self) -> bool {
+        self.weight.is_none()
     }
 
     /// When the next search for room in a pool may start.
@@ -204,7 +218,12 @@ impl Share {
 impl Attached {
     /// Attaches a limiter to a share that has none, with a weight of 1.
     fn new(share: Arc<Share>) -> Attached {
-        share.set_weight(1);
+        let mut attached = share.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        *attached += 1;
+        if *attached == 1 {
+            share.set_weight(1);
+        }
+        drop(attached);
         if share.weight.is_none() {
             share.of.has_untrusted.store(true, Ordering::Relaxed);
         }
@@ -223,7 +242,11 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.0.set_weight(0);
+        let mut attached = self.0.attached.lock().unwrap_or_else(PoisonError::into_inner);
+        *attached -= 1;
+        if *attached == 0 {
+            self.0.set_weight(0);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
-use sluicegate::{Limiter, RetryAfter, Span, check_all};
+use sluicegate::{FullPool, Limit, Limiter, MemoryStore, RetryAfter, Span, check_all};
 use std::time::Duration;
 
 fn limiter(limits: &str, max_keys: usize, on_full: OnFull) -> (Limiter, ManualClock) {
@@ -104,6 +104,47 @@ fn debt_is_that_of_the_most_used_limit() {
     assert!(!both.check("offender").allowed());
 }
 
+/// What evicting a key would let through again decides, not the share of its limit: an exception
+/// with a larger limit has used a small share, and far more than a new key.
+#[test]
+fn keys_of_one_scope_are_compared_by_what_they_have_used() {
+    for (rule, exception) in [
+        ("token-bucket 10/h", "token-bucket 10000/h"),
+        ("fixed-window 10/h", "fixed-window 10000/h"),
+        ("sliding-window 10/h", "sliding-window 10000/h"),
+        ("sliding-log 10/h", "sliding-log 10000/h"),
+        ("fixed-window 10/h + token-bucket 20/h", "fixed-window 10000/h + token-bucket 20000/h"),
+    ] {
+        let store = MemoryStore::builder().max_keys(1_000).clock(ManualClock::default()).build().unwrap();
+        let limiter = |limits| {
+            let limits = Limit::parse_list(limits).unwrap();
+            Limiter::builder(limits).in_store(&store, "rule").build().unwrap()
+        };
+        let (ordinary, large) = (limiter(rule), limiter(exception));
+        // 2 % of its limit. Each new key uses half of its own, but only 5.
+        assert!(large.check_cost("large", 200).allowed());
+        assert!(ordinary.check_cost("offender", 10).allowed());
+        (0..50_000).for_each(|key| {
+            let _ = ordinary.check_cost(key, 5);
+        });
+        assert_eq!(large.peek("large", 0).remaining(), 9_800, "{rule}");
+        assert!(!ordinary.check("offender").allowed(), "{rule}");
+        assert!(store.stats().evicted > 40_000, "a flood evicts its own kind");
+    }
+}
+
+#[test]
+fn of_keys_that_have_used_as_much_the_first_to_recover_makes_room() {
+    let store = MemoryStore::builder().max_keys(1_000).clock(ManualClock::default()).build().unwrap();
+    let limiter = |limit| Limiter::builder(limit).in_store(&store, "rule").build().unwrap();
+    let (hourly, daily) = (limiter("fixed-window 5/h start=first"), limiter("fixed-window 5/d start=first"));
+    (0..20).for_each(|key| assert!(daily.check_cost(("slow", key), 5).allowed()));
+    (0..50_000).for_each(|key| {
+        let _ = hourly.check_cost(("fast", key), 5);
+    });
+    assert!((0..20).all(|key| !daily.check(("slow", key)).allowed()));
+}
+
 #[test]
 fn a_full_store_may_deny_new_keys() {
     let (limiter, clock) = limiter("token-bucket 1/s burst=2", 10, OnFull::Deny);
@@ -111,6 +152,7 @@ fn a_full_store_may_deny_new_keys() {
     let denied = limiter.check("new");
     assert!(!denied.allowed());
     assert_eq!((denied.limit(), denied.remaining(), denied.denied_by()), (2, 0, None));
+    assert_eq!(denied.full_pool(), Some(FullPool::Keys));
     assert_eq!((limiter.stats().no_room, limiter.stats().denied), (1, 1));
     assert_eq!(denied.retry_after(), Some(RetryAfter::After(Span::from_micros(1_000_000))));
     assert!(!limiter.contains("new") && limiter.check(3).allowed(), "stored keys continue");
@@ -192,15 +234,15 @@ fn a_refund_to_an_unseen_key_evicts_no_key() {
     }
 }
 
-/// Whether a key has recovered is decided by the limits that would apply to it: they may count what
-/// the old ones did not, or the reverse.
+/// Whether a key has recovered is decided by the limits that would apply to it. What had aged out
+/// under the old ones does not count again.
 #[test]
 fn after_a_change_eviction_follows_the_new_limits() {
     let (limiter, clock) = limiter("sliding-log 5/1s", 1, OnFull::Deny);
     assert!(limiter.check_cost("a", 5).allowed());
     limiter.change("sliding-log 5/1h").unwrap();
     clock.advance(Duration::from_secs(10));
-    assert!(!limiter.check("b").allowed() && !limiter.check("a").allowed(), "its calls count");
+    assert!(limiter.check("b").allowed() && !limiter.contains("a"), "its calls have aged out");
 
     let (limiter, _) = self::limiter("fixed-window 5/1d", 1, OnFull::Deny);
     assert!(limiter.check_cost("a", 5).allowed());

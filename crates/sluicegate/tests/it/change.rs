@@ -56,12 +56,17 @@ fn limits_can_change_a_thousand_times() {
     }
 }
 
-/// A state whose algorithm or window changed in between starts fresh, even if it changed back.
+/// Of several changes between two calls only the last one counts. A state that was converted in
+/// between starts fresh.
 #[test]
-fn a_state_is_converted_through_every_version() {
+fn a_state_is_converted_from_the_version_of_its_last_call() {
     let (one, _) = limiter("fixed-window 10/day");
     let _ = one.check_cost("k", 4);
     one.change("fixed-window 10/h").unwrap();
+    one.change("fixed-window 10/day").unwrap();
+    assert_eq!(one.peek("k", 0).remaining(), 6);
+    one.change("fixed-window 10/h").unwrap();
+    let _ = one.check_cost("k", 1);
     one.change("fixed-window 10/day").unwrap();
     assert_eq!(one.peek("k", 0).remaining(), 10);
     let list = Limiter::builder(["fixed-window 10/day", "min-interval 1us"]).clock(ManualClock::default());
@@ -70,7 +75,7 @@ fn a_state_is_converted_through_every_version() {
     list.change(["token-bucket 10/s", "min-interval 1us"]).unwrap();
     list.change(["fixed-window 10/day", "token-bucket 9/s"]).unwrap();
     assert_eq!(list.peek("k", 0).remaining(), 9);
-    assert_eq!(list.peek("k", 0).limit(), 9);
+    assert_eq!(list.peek("k", 0).limit(), 10, "the window's usage is kept");
 }
 
 #[test]
@@ -101,12 +106,64 @@ fn another_kind_of_state_needs_another_limiter() {
 }
 
 #[test]
-fn receipts_of_the_old_limits_are_void() {
-    let (limiter, _) = limiter("token-bucket 1/s burst=10");
-    let receipt = limiter.reserve("k", 4, Duration::ZERO).unwrap().keep().unwrap();
-    limiter.change("token-bucket 2/s burst=10").unwrap();
-    assert!(!limiter.cancel(&receipt));
-    assert_eq!(limiter.peek("k", 0).remaining(), 6);
+fn receipts_survive_a_change_of_parameters() {
+    for (old, new, after_settle) in [
+        ("token-bucket 1/h burst=100", "token-bucket 2/h burst=200", 140),
+        ("leaky-bucket 1/h capacity=100", "leaky-bucket 1/d capacity=100", 40),
+        ("fixed-window 100/day", "fixed-window 200/day", 140),
+        ("sliding-window 100/d", "sliding-window 200/d", 140),
+        ("sliding-log 100/d", "sliding-log 200/h", 140),
+    ] {
+        for called_between in [false, true] {
+            let (limiter, _) = limiter(old);
+            let reserve = || limiter.reserve("k", 10, Duration::ZERO).unwrap().keep().unwrap();
+            let (settled, cancelled) = (reserve(), reserve());
+            limiter.change(new).unwrap();
+            if called_between {
+                assert!(limiter.check_cost("k", 0).allowed() && limiter.check_cost("k", 1).allowed());
+                assert!(limiter.refund("k", 1).unwrap().allowed());
+            }
+            assert!(limiter.cancel(&cancelled), "{old} -> {new}");
+            assert!(limiter.settle(&settled, 60), "{old} -> {new}");
+            assert_eq!(limiter.peek("k", 0).remaining(), after_settle, "{old} -> {new}");
+            assert!(!limiter.settle(&settled, 60), "it is used");
+        }
+    }
+}
+
+/// Heights are converted by more versions than a slot can count.
+#[test]
+fn receipts_survive_a_thousand_changes() {
+    let (limiter, _) = limiter("token-bucket 1/h burst=100");
+    let reserve = || limiter.reserve("k", 10, Duration::ZERO).unwrap().keep().unwrap();
+    let (first, second) = (reserve(), reserve());
+    for version in 0..1_000_u64 {
+        limiter.change(format!("token-bucket {}/d burst=100", 10 + version)).unwrap();
+        if version % 7 == 0 {
+            assert!(limiter.check_cost("k", 1).allowed() && limiter.refund("k", 1).unwrap().allowed());
+        }
+    }
+    assert!(limiter.cancel(&first) && limiter.cancel(&second));
+    assert_eq!(limiter.peek("k", 0).remaining(), 100);
+}
+
+/// In a list, a receipt keeps its charges under the limits that keep their state.
+#[test]
+fn a_receipt_keeps_the_charges_whose_state_is_kept() {
+    let clock = ManualClock::default();
+    let builder =
+        Limiter::builder(["fixed-window 10/day", "sliding-log 20/day"]).clock(clock).max_receipts(1);
+    let limiter = builder.build().unwrap();
+    let receipt = limiter.reserve("k", 5, Duration::ZERO).unwrap().keep().unwrap();
+    limiter.change(["fixed-window 10/h", "sliding-log 8/day", "token-bucket 1/d burst=9"]).unwrap();
+    assert_eq!(limiter.peek("k", 0).remaining(), 3);
+    assert!(limiter.cancel(&receipt));
+    assert_eq!(limiter.peek("k", 0).remaining(), 8);
+    let receipt = limiter.reserve("k", 5, Duration::ZERO).unwrap().keep().unwrap();
+    limiter.change(["fixed-window 10/day", "sliding-window 20/day"]).unwrap();
+    assert!(!limiter.settle(&receipt, 9), "no state of its charges is kept");
+    assert_eq!(limiter.peek("k", 0).remaining(), 10);
+    assert!(limiter.reserve("k", 1, Duration::ZERO).unwrap().allowed(), "its room is freed");
 }
 
 /// One call with a wrong time, on another key or by a peek, locks no key out.
@@ -132,7 +189,7 @@ fn a_wrong_time_on_another_key_has_no_effect() {
 
 /// The key had recovered and lost its slot, but not its receipt.
 #[test]
-fn receipts_of_dropped_keys_are_void_too() {
+fn receipts_of_dropped_keys_survive_too() {
     let clock = ManualClock::default();
     let builder = Limiter::builder("token-bucket 1/s burst=10").max_keys(1).max_receipts(1);
     let limiter = builder.clock(clock.clone()).build().unwrap();
@@ -140,6 +197,7 @@ fn receipts_of_dropped_keys_are_void_too() {
     clock.advance(Duration::from_secs(10));
     let _ = limiter.check("b");
     limiter.change("token-bucket 2/s burst=10").unwrap();
-    assert!(!limiter.settle(&receipt, 9));
+    assert!(limiter.settle(&receipt, 9));
+    assert_eq!(limiter.peek("a", 0).remaining(), 6, "the excess is charged");
     assert!(limiter.reserve("b", 1, Duration::ZERO).unwrap().allowed(), "its receipt is freed");
 }

@@ -4,7 +4,7 @@ use serde_json::{from_str, from_value, json, to_string, to_value};
 use sluicegate::backend::{Answer, Source};
 use sluicegate::clock::ManualClock;
 use sluicegate::semaphore::{LeaseId, Semaphore};
-use sluicegate::{Decision, Limit, Limiter, Receipt, RetryAfter, Span, Time};
+use sluicegate::{Decision, Limit, Limiter, OnFull, Receipt, RetryAfter, Span, Time};
 use std::time::Duration;
 
 fn limiter(limit: &str) -> Limiter {
@@ -37,9 +37,14 @@ fn a_decision_is_its_fields() {
         json!({"allowed": false, "limit": 5, "remaining": 4, "retry_after": {"after": 12_000_000},
                "reset_after": 12_000_000, "delay": 0, "denied_by": 0, "denied_call": 0})
     );
+    let full = Limiter::builder("fixed-window 5/h").max_keys(1).on_full(OnFull::Deny).build().unwrap();
+    assert!(full.check("user:42").allowed());
+    let no_room = full.check("user:43");
+    let data = to_value(no_room).unwrap();
+    assert_eq!((&data["denied_by"], &data["full_pool"]), (&json!(null), &json!("keys")));
     let never = limiter.check_cost("user:42", 6);
     assert_eq!(to_value(never).unwrap()["retry_after"], json!("never"));
-    for decision in [allowed, denied, never, self::limiter("pacer 1/s").check("user:42")] {
+    for decision in [allowed, denied, never, no_room, self::limiter("pacer 1/s").check("user:42")] {
         assert_eq!(from_value::<Decision>(to_value(decision).unwrap()).unwrap(), decision);
     }
 }
@@ -55,6 +60,7 @@ fn data_that_no_limit_decides_is_rejected() {
         ("retry_after", json!("sometimes")),
         ("denied_by", json!(0)),
         ("denied_call", json!(0)),
+        ("full_pool", json!("keys")),
         ("limit", json!(1_u64 << 32)),
         ("remaining", json!(-1)),
         ("delay", json!(0.5)),
@@ -64,8 +70,19 @@ fn data_that_no_limit_decides_is_rejected() {
         assert!(from_value::<Decision>(data.clone()).is_err(), "{data}");
     }
     let mut denied = valid;
-    (denied["allowed"], denied["retry_after"], denied["delay"]) = (json!(false), json!("never"), json!(1));
-    assert!(from_value::<Decision>(denied).is_err());
+    (denied["allowed"], denied["retry_after"]) = (json!(false), json!("never"));
+    for (field, value) in [
+        ("delay", json!(1)),
+        ("denied_by", json!(65_532)),
+        ("denied_call", json!(65_536)),
+        ("full_pool", json!("receipts")),
+    ] {
+        let mut data = denied.clone();
+        data[field] = value;
+        assert!(from_value::<Decision>(data.clone()).is_err(), "{data}");
+    }
+    (denied["denied_by"], denied["full_pool"]) = (json!(0), json!("keys"));
+    assert!(from_value::<Decision>(denied).is_err(), "by a limit and for lack of room");
 }
 
 #[test]

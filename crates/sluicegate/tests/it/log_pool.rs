@@ -1,7 +1,7 @@
 //! The memory of logs is bounded, and divided between scopes.
 
 use sluicegate::clock::ManualClock;
-use sluicegate::{Limiter, MemoryStore, OnFull};
+use sluicegate::{FullPool, Limiter, MemoryStore, OnFull};
 use std::time::Duration;
 
 const MAX: usize = 4_000;
@@ -66,6 +66,28 @@ fn a_flood_of_logs_leaves_those_of_another_scope_whole() {
     }
 }
 
+/// A settlement charges an excess in any case. It takes no memory that the pool does not have, and
+/// what it charged counts for as long as it should.
+#[test]
+fn settlements_do_not_exceed_the_pool() {
+    for on_full in [OnFull::Evict, OnFull::Deny] {
+        let (store, clock) = store(on_full);
+        let settling = limiter(&store, "settling", "sliding-log 5/365d");
+        let other = limiter(&store, "other", "sliding-log 5/365d");
+        for _ in 0..2 * MAX {
+            clock.advance(Duration::from_micros(1));
+            let reserved = settling.reserve("key", 0, Duration::ZERO).unwrap();
+            assert!(reserved.settle(1));
+            assert!(store.stats().log_entries <= MAX, "{on_full:?}: {:?}", store.stats());
+        }
+        assert!(other.check("key").allowed(), "{on_full:?}");
+        clock.advance(Duration::from_secs(364 * 86_400));
+        assert!(!settling.check("key").allowed(), "{on_full:?}");
+        clock.advance(Duration::from_secs(2 * 86_400));
+        assert!(settling.check("key").allowed(), "{on_full:?}");
+    }
+}
+
 #[test]
 fn resets_and_recovery_return_log_entries() {
     let clock = ManualClock::default();
@@ -80,7 +102,8 @@ fn resets_and_recovery_return_log_entries() {
     };
     assert_eq!(fill(), 1_000);
     assert_eq!(limiter.stats().log_entries, 1_000);
-    assert!(!limiter.check(10_u32).allowed() && limiter.stats().no_log_room == 1);
+    assert_eq!(limiter.check(10_u32).full_pool(), Some(FullPool::LogEntries));
+    assert_eq!((limiter.stats().no_log_room, limiter.stats().no_room), (1, 0));
     limiter.reset(0_u32);
     assert_eq!(limiter.stats().log_entries, 900);
     assert!(limiter.check(10_u32).allowed());

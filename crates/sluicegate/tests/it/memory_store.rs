@@ -104,7 +104,7 @@ fn debt_can_be_preserved_as_recovery_time() {
 }
 
 #[test]
-fn receipts_work_in_the_store_until_limits_change() {
+fn receipts_work_in_the_store_and_survive_a_change() {
     let (store, _) = store();
     let mails = limiter(&store, "mails", "token-bucket 1/h burst=10");
     let others = limiter(&store, "others", "token-bucket 1/h burst=5");
@@ -119,8 +119,9 @@ fn receipts_work_in_the_store_until_limits_change() {
     assert_eq!(others.peek("k", 0).remaining(), 5);
     mails.change("token-bucket 1/h burst=20").unwrap();
     assert!(mails.check("k").allowed(), "the new limit applies to the key");
-    assert!(!store.cancel(&three), "it is in terms of the old limit");
     assert_eq!(mails.peek("k", 0).remaining(), 15);
+    assert!(store.cancel(&three), "it is converted with the key");
+    assert_eq!(mails.peek("k", 0).remaining(), 18);
 }
 
 /// Under whichever limits the receipts were created.
@@ -304,4 +305,56 @@ fn all_limiters_share_the_capacity() {
     // A key whose two buckets are full has no room even then.
     assert!((90..=100).contains(&allowed), "{allowed}");
     assert_eq!(store.stats().keys, allowed);
+}
+
+/// A receipt names the limits under which it was made. It does not bring them back.
+#[test]
+fn a_receipt_is_closed_under_the_limits_of_the_last_call() {
+    let clock = ManualClock::default();
+    clock.advance(Duration::from_secs(1_000_000_000));
+    let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    let rule = |limits: &str| Limiter::builder(limits).in_store(&store, "rule").build().unwrap();
+
+    let reserve =
+        |limiter: &Limiter, key: &str| limiter.reserve(key, 1, Duration::ZERO).unwrap().keep().unwrap();
+    let before = rule("sliding-log 5/60s");
+    let receipt = reserve(&before, "longer");
+    let after = rule("sliding-log 5/1h");
+    clock.advance(Duration::from_secs(10));
+    assert_eq!((0..9).filter(|_| after.check("longer").allowed()).count(), 4);
+    clock.advance(Duration::from_secs(190));
+    assert!(after.settle(&receipt, 2));
+    assert!(!after.check("longer").allowed(), "calls that count were dropped");
+
+    let receipts = ["cancelled", "settled"].map(|key| reserve(&after, key));
+    let list = rule("sliding-log 5/1h + fixed-window 2/day");
+    for key in ["cancelled", "settled"] {
+        assert_eq!((0..9).filter(|_| list.check(key).allowed()).count(), 2);
+    }
+    assert!(list.cancel(&receipts[0]) && list.settle(&receipts[1], 1));
+    for key in ["cancelled", "settled"] {
+        assert!(!list.check(key).allowed(), "{key}: the new limit started fresh");
+    }
+}
+
+/// A receipt names its key, not the limits under which it was reserved: they may be gone.
+#[test]
+fn a_receipt_does_not_bring_old_limits_back() {
+    for by_limiter in [false, true] {
+        let clock = ManualClock::default();
+        let store = MemoryStore::builder().clock(clock.clone()).max_keys(64).build().unwrap();
+        let limiter = |limit: &str| Limiter::builder(limit).in_store(&store, "api").build().unwrap();
+        let fast = limiter("token-bucket 100/s burst=10");
+        let reserve = || fast.reserve("k", 5, Duration::ZERO).unwrap().keep().unwrap();
+        let (settled, cancelled) = (reserve(), reserve());
+        let slow = limiter("token-bucket 1/h burst=10");
+        assert!(!slow.check("k").allowed());
+        if by_limiter {
+            assert!(slow.settle(&settled, 5) && slow.cancel(&cancelled));
+        } else {
+            assert!(store.settle(&settled, 5) && store.cancel(&cancelled));
+        }
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(slow.peek("k", 0).remaining(), 5, "nothing has leaked at the old rate");
+    }
 }

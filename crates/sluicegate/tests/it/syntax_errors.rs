@@ -359,7 +359,7 @@ fn bounds_errors_name_the_value_and_the_bound() {
         ),
         (
             "token-bucket 1/s burst=5 initial=6",
-            "initial 6 is above the maximum, 5; a bucket cannot start with more than its burst, use that or less",
+            "initial 6 is above the maximum, 5; a bucket cannot start with more than its burst, so use the burst or less",
         ),
         (
             "leaky-bucket 1/s capacity=0",

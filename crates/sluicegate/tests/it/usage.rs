@@ -139,6 +139,13 @@ fn windows_are_in_utc_also_after_the_clock_was_set() {
     let before = limiter.usage("k")[0].1.window.unwrap();
     assert_eq!(before.start.as_micros() % (60 * S), 0);
     assert!(before.start <= clock.now() && clock.now() < before.end);
+
+    // Set forward by 7 h and 40 s: limiter time stays, and the windows follow UTC.
+    let utc = clock.now().saturating_add(Span::from_micros((7 * 3_600 + 40) * S));
+    clock.set_utc(utc);
+    let after = limiter.usage("k")[0].1.window.unwrap();
+    assert_eq!(after.start.as_micros() % (60 * S), 0);
+    assert!(after.start <= utc && utc < after.end);
 }
 
 #[test]

@@ -3,11 +3,10 @@
 use crate::engine::{Call, Decided, LimitUsage, Reason, Source};
 use crate::wire::unix_millis_up;
 use serde::Serialize;
-use sluicegate::{RetryAfter, Time};
+use sluicegate::{FullPool, RetryAfter, Time};
 use std::borrow::Cow;
 
-/// The fields of a decision: always these nine, and `source` if a fallback decided. Milliseconds
-/// are rounded up.
+/// The fields of a decision: always the first nine. Milliseconds are rounded up.
 #[derive(Serialize)]
 pub(in crate::http) struct Fields<'a> {
     allowed: bool,
@@ -19,6 +18,9 @@ pub(in crate::http) struct Fields<'a> {
     pub(in crate::http) denied_by: Option<&'a str>,
     reason: Option<&'static str>,
     denied: Option<Denied<'a>>,
+    /// What the store had no room for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::http) full_pool: Option<&'static str>,
     /// What decided in place of the shared store.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'static str>,
@@ -53,6 +55,7 @@ impl<'a> Fields<'a> {
             denied_by: decided.denied_by(),
             reason: decided.reason().map(Reason::as_str),
             denied,
+            full_pool: decided.full_pool().map(FullPool::as_str),
             source: decided.fallback().map(Source::as_str),
         }
     }

@@ -108,8 +108,16 @@ pub(super) fn denied<T: Serialize>(fields: &Fields<'_>, answer: &T, violated: &[
     let detail = match (fields.denied_by, fields.retry_after_ms) {
         (Some(limit), Some(wait)) => format!("denied by {limit}; retry in {wait} ms"),
         (Some(limit), None) => format!("denied by {limit}; retrying will not help"),
-        (None, Some(wait)) => format!("the store has no room for another key; retry in {wait} ms"),
-        (None, None) => String::from("the store has no room for another key"),
+        (None, wait) => {
+            let mut detail = match fields.full_pool {
+                Some(pool) => format!("the store has no room: {pool} are at their maximum"),
+                None => String::from("denied"),
+            };
+            if let Some(wait) = wait {
+                detail.push_str(&format!("; retry in {wait} ms"));
+            }
+            detail
+        }
     };
     let problem = Problem {
         r#type: QUOTA_EXCEEDED,

@@ -171,6 +171,12 @@ impl<'a> Commands<'a> {
         self.ends.is_empty()
     }
 
+    /// The commands before an index, or all.
+    #[must_use]
+    pub fn before(self, index: usize) -> Commands<'a> {
+        Commands { ends: self.ends.get(..index).unwrap_or(self.ends), ..self }
+    }
+
     /// The command at an index.
     pub fn get(self, index: usize) -> Option<Command<'a>> {
         let end = *self.ends.get(index)?;

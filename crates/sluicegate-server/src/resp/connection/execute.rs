@@ -1,6 +1,6 @@
 //! Runs the commands that `MULTI` queued.
 
-use super::Connection;
+use super::{BATCH_MAX, Connection};
 use crate::net::Stream;
 use crate::protocol::Protocol;
 use crate::resp::handler::{self, Answered, Then};
@@ -8,16 +8,18 @@ use crate::resp::transaction::Transaction;
 use tokio::time::Instant;
 
 impl<S: Stream> Connection<'_, S> {
-    /// Answers the commands of a transaction in order. Its replies are sent as those of a pipeline:
-    /// no more than `unread_replies_max` are pending. Returns `false` if the client is gone.
+    /// Answers the commands of a transaction in order, as those of a pipeline: in batches, and no
+    /// more than `unread_replies_max` bytes of replies are pending. Returns `false` if the client
+    /// is gone.
     pub(super) async fn execute(&mut self, transaction: &Transaction) -> bool {
         let (commands, unread_max) = (transaction.commands(), self.service.limits.unread_replies_max);
         let mut answered = 0;
         while answered < commands.len() && !self.session.leaving {
             let began = Instant::now();
             let (session, replies) = (&mut self.session, &mut self.replies);
+            let batch = (commands.before(answered + BATCH_MAX), answered);
             let Answered { commands: mut some, then, .. } =
-                handler::answer((commands, answered), unread_max, session, replies, self.service).await;
+                handler::answer(batch, unread_max, session, replies, self.service).await;
             if matches!(then, Then::Wait)
                 && let Some(command) = commands.get(answered + some)
             {

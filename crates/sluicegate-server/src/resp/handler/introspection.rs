@@ -151,6 +151,8 @@ fn store(service: &Service) -> Vec<(&'static str, String)> {
     vec![
         ("store", "shared".into()),
         ("store_up", u8::from(view.is_up).to_string()),
+        ("store_writable", u8::from(view.is_writable).to_string()),
+        ("store_evicted_keys", view.evicted_keys.to_string()),
         ("store_failures", failures.to_string()),
         ("store_bypassed_answers", bypassed.to_string()),
     ]

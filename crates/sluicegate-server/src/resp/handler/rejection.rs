@@ -32,6 +32,13 @@ impl Rejection {
         ))
     }
 
+    /// Redis's error for `EXEC` with arguments, which ends the transaction.
+    pub(super) const fn exec_arity() -> Rejection {
+        Rejection::line(
+            "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+        )
+    }
+
     /// Redis's error for a client that is not authenticated.
     pub(super) const fn no_auth() -> Rejection {
         Rejection::line("NOAUTH Authentication required.")

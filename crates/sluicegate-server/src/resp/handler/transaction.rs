@@ -68,7 +68,8 @@ fn next(
         Ok(spec) => spec.verb,
         Err(rejection) => {
             transaction.fail();
-            return Err((rejection, false));
+            let is_exec = command.get(0).is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC"));
+            return Err((rejection, is_exec));
         }
     };
     match verb {

@@ -55,7 +55,7 @@ fn check_all_does_not_overtake_either() {
     let _waiter = Caller::new(users.acquire("user:42", 1));
     let denied = check_all(&[site.call((), 1), users.call("user:42", 1)]).unwrap();
     assert_eq!(denied.retry_after(), Some(RetryAfter::After(Span::from(2 * SECOND))));
-    assert_eq!(denied.denied_by(), Some(1));
+    assert_eq!((denied.denied_call(), denied.denied_by()), (Some(1), Some(0)));
     assert_eq!(site.peek((), 0).remaining(), 9, "nothing is charged");
     assert!(check_all(&[site.call((), 1), users.call("user:44", 1)]).unwrap().allowed());
 }
