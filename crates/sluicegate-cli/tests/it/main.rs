@@ -14,6 +14,7 @@ mod replay;
 mod serve;
 mod serving;
 mod simulate;
+mod store_attack;
 mod validate;
 mod wall_clock;
 
