@@ -85,20 +85,6 @@ impl<'de> Deserialize<'de> for Decision {
     }
 }
 
-impl Serialize for FullPool {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.as_str().serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for FullPool {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FullPool, D::Error> {
-        let name = alloc::string::String::deserialize(deserializer)?;
-        let pool = FullPool::ALL.into_iter().find(|pool| pool.as_str() == name);
-        pool.ok_or_else(|| D::Error::custom(format_args!("no pool is named {name}")))
-    }
-}
-
 /// The cases of a [`RetryAfter`], as data.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "RetryAfter", rename_all = "lowercase")]

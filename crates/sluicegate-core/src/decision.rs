@@ -51,6 +51,8 @@ pub(crate) const FIRST_POOL: u32 = NO_LIMIT - 3;
 
 /// Of what a store had no room for more, so that it denied a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FullPool {
     /// Keys.
