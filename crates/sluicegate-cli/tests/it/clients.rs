@@ -97,8 +97,8 @@ fn suite(name: &str, command: &mut Command) {
 #[test]
 fn redis_py_prints_what_the_page_shows() {
     // Without `cargo xtask ci` the test is skipped and says so, as those of Valkey are.
-    let Some(folder) = installed("SLUICE_REDIS_PY") else {
-        eprintln!("SLUICE_REDIS_PY is not set: skipped; `cargo xtask ci` installs redis-py and sets it");
+    let Some(folder) = installed("REDIS_PY") else {
+        eprintln!("REDIS_PY is not set: skipped; `cargo xtask ci` installs redis-py and sets it");
         return;
     };
     programs("python", |program| printed(python(&folder).args(["-c", program])));
@@ -107,7 +107,7 @@ fn redis_py_prints_what_the_page_shows() {
 #[test]
 #[ignore = "cargo xtask integration installs the client and runs this"]
 fn redis_py_sends_every_command() {
-    let folder = installed("SLUICE_REDIS_PY").expect("run this test with: cargo xtask integration");
+    let folder = installed("REDIS_PY").expect("run this test with: cargo xtask integration");
     suite("suite-redis-py", python(&folder).arg(format!("{SUITES}/redis_py.py")));
 }
 
