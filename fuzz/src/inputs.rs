@@ -48,7 +48,7 @@ pub(crate) fn limit(data: &[u8]) {
 /// Calls at the edges of time and cost: the promises that hold for every limit do.
 fn decides(limit: &Limit) {
     let Some(made) = limit.made_at(Time::saturating_from_micros(1_000_000)) else { return leases(limit) };
-    for cost in [0, 1, made.limit(), made.limit().saturating_add(1), u32::MAX] {
+    for cost in [0, 1, made.limit(), made.limit().saturating_add(1), u64::MAX] {
         let mut account = Account::default();
         for at in [0, 1, 999_999, 1_794_398_400_000_000, 5, u64::MAX, 249_999_999_999_999_999] {
             let now = Time::saturating_from_micros(at);
@@ -67,7 +67,7 @@ fn decides(limit: &Limit) {
 fn leases(limit: &Limit) {
     let concurrency = limit.as_concurrency().expect("what decides no checks gives leases");
     let (count, mut leases) = (concurrency.count(), Leases::default());
-    for cost in [0, 1, count, count.saturating_add(1), u32::MAX] {
+    for cost in [0, 1, count, count.saturating_add(1), u64::MAX] {
         for at in [0, 1, 999_999, 1_794_398_400_000_000, 5, u64::MAX, 249_999_999_999_999_999] {
             let now = Time::saturating_from_micros(at);
             let (decision, held) = concurrency.acquire(&mut leases, now, cost, ());

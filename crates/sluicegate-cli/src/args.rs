@@ -263,7 +263,7 @@ pub(crate) struct CheckArgs {
 
     /// The cost of the call
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
 
     /// Decide without charging
     #[arg(long)]
@@ -381,7 +381,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long, help_heading = "Traffic")]
     pub(crate) strict: bool,
 
-    /// Maximum number of calls, held in memory at 36 bytes per call
+    /// Maximum number of calls, held in memory at 52 bytes per call
     #[arg(long, value_name = "N", default_value_t = sluicegate_sim::traffic::CALLS_MAX_DEFAULT,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=sluicegate_sim::traffic::CALLS_MAX as u64),
           help_heading = "Traffic")]

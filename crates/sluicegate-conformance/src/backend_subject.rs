@@ -6,7 +6,6 @@ use sluicegate::MemoryStore;
 use sluicegate::backend::{Backend, BackendError, Pending};
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limit, Limiter, Receipt, VerbError};
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time, Usage};
 use std::fmt;
@@ -117,7 +116,7 @@ impl<W> fmt::Debug for BackendSubject<W> {
 }
 
 impl<W: Wait> Subject for BackendSubject<W> {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
+    fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         self.answer(self.backend.check(&key, cost.into(), Some(at))).decision().into()
     }
 
@@ -129,34 +128,34 @@ impl<W: Wait> Subject for BackendSubject<W> {
 impl<W: Wait> KeySubject for BackendSubject<W> {
     type Receipt = Receipt;
 
-    fn check(&mut self, now: Time, cost: u32) -> Decision {
+    fn check(&mut self, now: Time, cost: u64) -> Decision {
         self.answer(self.backend.check(&KEY, cost.into(), Some(now))).decision()
     }
 
-    fn peek(&mut self, now: Time, cost: u32) -> Decision {
+    fn peek(&mut self, now: Time, cost: u64) -> Decision {
         self.answer(self.backend.peek(&KEY, cost.into(), Some(now))).decision()
     }
 
-    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported> {
+    fn take(&mut self, now: Time, up_to: u64) -> Result<(Decision, u64), Unsupported> {
         let taken = self.supported(self.backend.take(&KEY, up_to.into(), Some(now)));
-        taken.map(|(answer, taken)| (answer.decision(), saturating_count(taken)))
+        taken.map(|(answer, taken)| (answer.decision(), taken))
     }
 
-    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, Unsupported> {
+    fn refund(&mut self, now: Time, cost: u64) -> Result<Decision, Unsupported> {
         self.supported(self.backend.refund(&KEY, cost.into(), Some(now))).map(|answer| answer.decision())
     }
 
     fn reserve(
         &mut self,
         now: Time,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
     ) -> Result<(Decision, Option<Receipt>), Unsupported> {
         let reserved = self.supported(self.backend.reserve(&KEY, cost.into(), max_wait.into(), Some(now)));
         reserved.map(|reserved| (reserved.answer.decision(), reserved.receipt))
     }
 
-    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
+    fn check_within(&mut self, now: Time, cost: u64, max_wait: Span) -> Result<Decision, Unsupported> {
         let checked =
             self.supported(self.backend.check_within(&KEY, cost.into(), max_wait.into(), Some(now)));
         checked.map(|answer| answer.decision())
@@ -166,7 +165,7 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
         self.answer(self.backend.cancel(&receipt, Some(now)))
     }
 
-    fn settle(&mut self, now: Time, receipt: Receipt, used: u32) -> bool {
+    fn settle(&mut self, now: Time, receipt: Receipt, used: u64) -> bool {
         self.answer(self.backend.settle(&receipt, used.into(), Some(now)))
     }
 

@@ -24,7 +24,7 @@ impl CoreSubject {
 }
 
 impl Subject for CoreSubject {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
+    fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         let account = self.keys.entry(key.to_vec()).or_default();
         account.check(&self.limits, at, cost).into()
     }
@@ -78,7 +78,7 @@ impl CoreKey {
 impl KeySubject for CoreKey {
     type Receipt = Receipt;
 
-    fn check(&mut self, now: Time, cost: u32) -> Decision {
+    fn check(&mut self, now: Time, cost: u64) -> Decision {
         if cost == 0 {
             return self.peek(now, cost);
         }
@@ -86,11 +86,11 @@ impl KeySubject for CoreKey {
         self.account.check(&self.limits, now, cost)
     }
 
-    fn peek(&mut self, now: Time, cost: u32) -> Decision {
+    fn peek(&mut self, now: Time, cost: u64) -> Decision {
         self.seen(now).peek(&self.limits, now, cost)
     }
 
-    fn take(&mut self, now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported> {
+    fn take(&mut self, now: Time, up_to: u64) -> Result<(Decision, u64), Unsupported> {
         if up_to == 0 {
             return self.seen(now).take(&self.limits, now, up_to);
         }
@@ -98,7 +98,7 @@ impl KeySubject for CoreKey {
         self.account.take(&self.limits, now, up_to)
     }
 
-    fn refund(&mut self, now: Time, cost: u32) -> Result<Decision, Unsupported> {
+    fn refund(&mut self, now: Time, cost: u64) -> Result<Decision, Unsupported> {
         if cost == 0 {
             return self.seen(now).refund(&self.limits, now, cost);
         }
@@ -109,14 +109,14 @@ impl KeySubject for CoreKey {
     fn reserve(
         &mut self,
         now: Time,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
     ) -> Result<(Decision, Option<Receipt>), Unsupported> {
         self.convert_for(Verb::Reserve, now)?;
         self.account.reserve(&self.limits, now, cost, max_wait)
     }
 
-    fn check_within(&mut self, now: Time, cost: u32, max_wait: Span) -> Result<Decision, Unsupported> {
+    fn check_within(&mut self, now: Time, cost: u64, max_wait: Span) -> Result<Decision, Unsupported> {
         if cost == 0 {
             return self.seen(now).check_within(&self.limits, now, cost, max_wait);
         }
@@ -129,7 +129,7 @@ impl KeySubject for CoreKey {
         self.account.cancel(&self.limits, now, receipt)
     }
 
-    fn settle(&mut self, now: Time, receipt: Receipt, used: u32) -> bool {
+    fn settle(&mut self, now: Time, receipt: Receipt, used: u64) -> bool {
         self.convert_for_receipt(now, receipt);
         self.account.settle(&self.limits, now, receipt, used)
     }

@@ -75,7 +75,7 @@ struct Row<'a> {
     call: &'a str,
     at: Time,
     limit: &'a str,
-    permits: u32,
+    permits: u64,
     max_wait: Span,
     outcome: Outcome,
     /// Guava's state, in our encoding.

@@ -26,7 +26,7 @@ impl Oracle {
 }
 
 impl Subject for Oracle {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
+    fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         let new = || model::Model::new(self.rules.clone());
         self.keys.entry(key.to_vec()).or_insert_with(new).check(at.as_micros(), u64::from(cost)).into()
     }

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 use sluicegate::Limit;
 use sluicegate::limit::{Spec, WindowSpec};
-use sluicegate_core::bounds::{COUNT_MAX, saturating_count};
+use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_core::{Span, Time};
 
 /// A call of a trace: time, key and cost.
@@ -14,7 +14,7 @@ pub struct Call {
     /// Which of a few keys.
     pub key: u8,
     /// The cost.
-    pub cost: u32,
+    pub cost: u64,
 }
 
 impl Call {
@@ -40,11 +40,28 @@ const ZONES: [&str; 9] = [
 
 /// Returns a number from `least` to `most`, often small and often at an edge.
 pub fn number(rng: &mut Rng, least: u64, most: u64) -> u64 {
-    let edges =
-        [least, least + 1, most, most.saturating_sub(1), 2, 3, 5, 7, 10, 60, 999_999_937, 999_999_999];
-    let value = match rng.u8(..10) {
+    /// Around 32 bits, the parts into which a bucket divides a microsecond, and the largest count.
+    const LARGE: [u64; 12] = [
+        (1 << 32) - 1,
+        1 << 32,
+        (1 << 32) + 1,
+        999_999_937,
+        999_999_999,
+        1_000_000_000,
+        1_000_000_001,
+        1_000_000_007_000,
+        999_999_999_999,
+        999_999_999_000,
+        999_999_937_000,
+        COUNT_MAX,
+    ];
+    let edges = [least, least + 1, most, most.saturating_sub(1), 2, 3, 5, 7, 10, 60];
+    let value = match rng.u8(..12) {
         0..3 => edges[rng.usize(..edges.len())],
         3..6 => rng.u64(least..=most.min(least + 12)),
+        6 => LARGE[rng.usize(..LARGE.len())],
+        // Most buckets can keep a large rate only if it is a round number.
+        7 => (rng.u64(..) >> rng.u32(24..44)) / 1_000 * 1_000,
         _ => rng.u64(..) >> rng.u32(..64),
     };
     value.clamp(least, most)
@@ -91,10 +108,10 @@ pub fn limit(rng: &mut Rng, algorithm: &str) -> Limit {
 }
 
 fn limit_text(rng: &mut Rng, algorithm: &str) -> String {
-    let most = if algorithm == "sliding-log" && rng.u8(..8) > 0 { 50 } else { u64::from(COUNT_MAX) };
+    let most = if algorithm == "sliding-log" && rng.u8(..8) > 0 { 50 } else { COUNT_MAX };
     let count = number(rng, 1, most);
     let measure = format!("{count}/{}", period(rng));
-    let units = |rng: &mut Rng, least| number(rng, least, u64::from(COUNT_MAX));
+    let units = |rng: &mut Rng, least| number(rng, least, COUNT_MAX);
     let options = match algorithm {
         "token-bucket" => {
             let burst = if rng.bool() { units(rng, 1) } else { count };
@@ -212,8 +229,8 @@ fn with_other_count(rng: &mut Rng, limit: &Limit) -> Option<Limit> {
 
 /// Returns the durations at which something happens under a limit.
 fn scales(limit: &Limit) -> Vec<u64> {
-    let of_rate = |rate: &sluicegate_core::Rate, burst: u32| {
-        let (count, period) = (u64::from(rate.count()), rate.period().as_micros());
+    let of_rate = |rate: &sluicegate_core::Rate, burst: u64| {
+        let (count, period) = (rate.count(), rate.period().as_micros());
         let fill = u128::from(period) * u128::from(burst) / u128::from(count);
         vec![(period / count).max(1), period, u64::try_from(fill).unwrap_or(period).max(1)]
     };
@@ -265,17 +282,17 @@ pub fn step(rng: &mut Rng, limits: &[Limit]) -> u64 {
 }
 
 /// Returns a cost at the scale of what a limit admits.
-pub fn cost(rng: &mut Rng, limits: &[Limit]) -> u32 {
+pub fn cost(rng: &mut Rng, limits: &[Limit]) -> u64 {
     // The limit of a slow `smooth` may be 0.
-    let limit = saturating_count(limits[rng.usize(..limits.len())].at_once()).max(1);
+    let limit = limits[rng.usize(..limits.len())].at_once().max(1);
     match rng.u8(..16) {
         0 => 0,
         1 => limit.min(COUNT_MAX),
         2 => limit.saturating_add(1).min(COUNT_MAX),
         3 => COUNT_MAX,
         4 => limit / 2 + 1,
-        5..8 => rng.u32(1..=limit.min(COUNT_MAX)),
-        8..10 => rng.u32(1..=limit.min(5)),
+        5..8 => rng.u64(1..=limit.min(COUNT_MAX)),
+        8..10 => rng.u64(1..=limit.min(5)),
         _ => 1,
     }
 }

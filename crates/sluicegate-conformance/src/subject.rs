@@ -7,7 +7,7 @@ use std::fmt;
 /// case has a fresh one.
 pub trait Subject {
     /// Decides a call at a time.
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields;
+    fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields;
 
     /// Returns the latest time that it accepts. Cases that go further are skipped.
     fn latest() -> Time {

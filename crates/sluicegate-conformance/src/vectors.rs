@@ -81,7 +81,7 @@ struct Row<'a> {
     limits: &'a str,
     at: Time,
     key: &'a str,
-    cost: u32,
+    cost: u64,
     fields: Fields,
 }
 

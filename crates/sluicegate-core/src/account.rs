@@ -33,7 +33,7 @@ impl<A: Algorithm> Default for Account<A> {
 
 impl<A: Algorithm> Account<A> {
     /// Decides a call, and charges it to every limit if it is allowed.
-    pub fn check(&mut self, limits: &[A], now: Time, cost: u32) -> Decision {
+    pub fn check(&mut self, limits: &[A], now: Time, cost: u64) -> Decision {
         self.fit(limits);
         let decision = check_list(limits, &mut self.states, now, cost);
         if decision.allowed() && cost > 0 {
@@ -43,7 +43,7 @@ impl<A: Algorithm> Account<A> {
     }
 
     /// Decides whether a call would be allowed now. Charges nothing.
-    pub fn peek(&mut self, limits: &[A], now: Time, cost: u32) -> Decision {
+    pub fn peek(&mut self, limits: &[A], now: Time, cost: u64) -> Decision {
         self.fit(limits);
         peek_list(limits, &self.states, now, cost)
     }
@@ -53,7 +53,7 @@ impl<A: Algorithm> Account<A> {
     ///
     /// # Errors
     /// If one of the limits does not support this verb.
-    pub fn take(&mut self, limits: &[A], now: Time, up_to: u32) -> Result<(Decision, u32), Unsupported> {
+    pub fn take(&mut self, limits: &[A], now: Time, up_to: u64) -> Result<(Decision, u64), Unsupported> {
         self.fit(limits);
         let (decision, taken) = take_list(limits, &mut self.states, now, up_to)?;
         if taken > 0 {
@@ -71,7 +71,7 @@ impl<A: Algorithm> Account<A> {
         &mut self,
         limits: &[A],
         now: Time,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
     ) -> Result<Decision, Unsupported> {
         self.fit(limits);
@@ -87,7 +87,7 @@ impl<A: Algorithm> Account<A> {
     ///
     /// # Errors
     /// If one of the limits does not support this verb; then nothing is returned under any of them.
-    pub fn refund(&mut self, limits: &[A], now: Time, cost: u32) -> Result<Decision, Unsupported> {
+    pub fn refund(&mut self, limits: &[A], now: Time, cost: u64) -> Result<Decision, Unsupported> {
         self.fit(limits);
         self.receipts.refund(limits, &mut self.states, now, cost)
     }
@@ -101,7 +101,7 @@ impl<A: Algorithm> Account<A> {
         &mut self,
         limits: &[A],
         now: Time,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
     ) -> Result<(Decision, Option<Receipt>), Unsupported> {
         self.fit(limits);
@@ -120,7 +120,7 @@ impl<A: Algorithm> Account<A> {
 
     /// Corrects a reservation to what was actually used: the rest is returned as by a cancel, an
     /// excess becomes debt. Returns `false` if the receipt is used or unknown.
-    pub fn settle(&mut self, limits: &[A], now: Time, receipt: Receipt, used: u32) -> bool {
+    pub fn settle(&mut self, limits: &[A], now: Time, receipt: Receipt, used: u64) -> bool {
         self.receipts.settle(limits, &mut self.states, now, receipt, used)
     }
 

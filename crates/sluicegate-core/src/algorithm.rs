@@ -22,10 +22,10 @@ pub trait Algorithm {
     type State: Clone + Default;
 
     /// Returns the most that an idle key could take at once.
-    fn limit(&self) -> u32;
+    fn limit(&self) -> u64;
 
     /// Returns the cost that would be allowed now, rounded down.
-    fn remaining(&self, state: &Self::State, now: Time) -> u32;
+    fn remaining(&self, state: &Self::State, now: Time) -> u64;
 
     /// Returns what is used, rounded up: see [`Usage`](crate::Usage). It may exceed the limit.
     fn used(&self, state: &Self::State, now: Time) -> u64;
@@ -40,18 +40,18 @@ pub trait Algorithm {
 
     /// Returns the time until `cost` would be allowed, rounded up. Called only for a cost that is
     /// denied now and does not exceed the limit.
-    fn retry_after(&self, state: &Self::State, now: Time, cost: u32) -> Span;
+    fn retry_after(&self, state: &Self::State, now: Time, cost: u64) -> Span;
 
     /// Returns `true` if a call of this cost is allowed now, given what remains. Only `smooth`,
     /// where the next caller pays, has a rule of its own.
     #[inline]
-    fn admits(&self, _state: &Self::State, _now: Time, cost: u32, remaining: u32) -> bool {
+    fn admits(&self, _state: &Self::State, _now: Time, cost: u64, remaining: u64) -> bool {
         cost <= remaining
     }
 
     /// Returns `true` if no wait would make a call of this cost allowed.
     #[inline]
-    fn never_admits(&self, cost: u32) -> bool {
+    fn never_admits(&self, cost: u64) -> bool {
         cost > self.limit()
     }
 
@@ -72,12 +72,12 @@ pub trait Algorithm {
 
     /// Charges `cost`, whatever remains, and returns the time until the key is then fully
     /// recovered. Callers check what remains first, except to create debt by borrowing or settling.
-    fn charge(&self, state: &mut Self::State, now: Time, cost: u32) -> Span;
+    fn charge(&self, state: &mut Self::State, now: Time, cost: u64) -> Span;
 
     /// Returns how many log entries more than it has memory for the state would need if a call of
     /// this cost came now: 0 if the call would not be recorded, or is recorded in place.
     #[inline]
-    fn growth(&self, _state: &Self::State, _now: Time, _cost: u32) -> usize {
+    fn growth(&self, _state: &Self::State, _now: Time, _cost: u64) -> usize {
         0
     }
 
@@ -95,21 +95,21 @@ pub trait Algorithm {
 
     /// Records a denied call, for limits that count those as well. Returns `true` if it was
     /// recorded.
-    fn record_denied(&self, _state: &mut Self::State, _now: Time, _cost: u32) -> bool {
+    fn record_denied(&self, _state: &mut Self::State, _now: Time, _cost: u64) -> bool {
         false
     }
 
     /// Returns up to `cost` to the key. The result is `true` if any cost was returned.
-    fn refund(&self, state: &mut Self::State, now: Time, cost: u32) -> bool;
+    fn refund(&self, state: &mut Self::State, now: Time, cost: u64) -> bool;
 
     /// Charges `cost`, whatever remains, and returns what a later rollback needs.
-    fn charge_and_record(&self, state: &mut Self::State, now: Time, cost: u32) -> Charge {
+    fn charge_and_record(&self, state: &mut Self::State, now: Time, cost: u64) -> Charge {
         self.charge(state, now, cost);
         self.record(state, cost, false)
     }
 
     /// Returns what a receipt has to record of the charge just made.
-    fn record(&self, state: &Self::State, cost: u32, waited: bool) -> Charge;
+    fn record(&self, state: &Self::State, cost: u64, waited: bool) -> Charge;
 
     /// Returns to the key the part of a charge that still counts, at most `most`. The result is
     /// `None` if there was no such part.
@@ -121,7 +121,7 @@ pub trait Algorithm {
         state: &mut Self::State,
         times: Times,
         charge: &Charge,
-        most: u32,
+        most: u64,
     ) -> Option<Rollback>;
 
     /// Returns `true` if a part of a charge still counts, so that a rollback would return it.
@@ -154,8 +154,11 @@ pub trait Algorithm {
         }
         let Standing { limit, remaining, reset_after } = self.standing(state, now);
         let used = limit.saturating_sub(remaining);
-        // Cannot wrap or divide by zero: both are below 2^32, and no limit is 0.
-        let share = (u64::from(used) << 32) / u64::from(limit).max(1);
+        // No limit is 0. A limit can have 40 bits, so 64 are not enough for the largest ones.
+        let share = match u32::try_from(used) {
+            Ok(used) => (u64::from(used) << 32) / limit.max(1),
+            Err(_) => u64::try_from((u128::from(used) << 32) / u128::from(limit.max(1))).unwrap_or(u64::MAX),
+        };
         Some(Debt { share, used, recovers_in: reset_after })
     }
 
@@ -176,7 +179,7 @@ pub trait Algorithm {
     /// where reading back what was just written in smaller pieces takes longer than deciding.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "measured: docs/benchmark-notes.md")]
-    fn check(&self, state: &mut Self::State, now: Time, cost: u32) -> Decision {
+    fn check(&self, state: &mut Self::State, now: Time, cost: u64) -> Decision {
         match self.try_charge(state, now, cost) {
             Ok(charged) => charged.into(),
             Err(known) => self.check_in_full(state, now, cost, known),
@@ -190,7 +193,7 @@ pub trait Algorithm {
     #[doc(hidden)]
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-    fn try_charge(&self, state: &mut Self::State, now: Time, cost: u32) -> Result<Charged, NotCharged> {
+    fn try_charge(&self, state: &mut Self::State, now: Time, cost: u64) -> Result<Charged, NotCharged> {
         let remaining = remaining_after(self.remaining(state, now), cost)?;
         Ok(self.take_cost(state, now, cost, remaining))
     }
@@ -198,7 +201,7 @@ pub trait Algorithm {
     /// Charges a call that is allowed and leaves `remaining`.
     #[doc(hidden)]
     #[inline]
-    fn take_cost(&self, state: &mut Self::State, now: Time, cost: u32, remaining: u32) -> Charged {
+    fn take_cost(&self, state: &mut Self::State, now: Time, cost: u64, remaining: u64) -> Charged {
         let delay = self.delay(state, now);
         let reset_after = self.charge(state, now, cost);
         Charged { standing: Standing { limit: self.limit(), remaining, reset_after }, delay }
@@ -207,7 +210,7 @@ pub trait Algorithm {
     /// The full decision behind [`Algorithm::check`]: allowed, denied or free of cost.
     #[doc(hidden)]
     #[inline]
-    fn check_in_full(&self, state: &mut Self::State, now: Time, cost: u32, known: NotCharged) -> Decision {
+    fn check_in_full(&self, state: &mut Self::State, now: Time, cost: u64, known: NotCharged) -> Decision {
         let remaining = known.remaining.unwrap_or_else(|| self.remaining(state, now));
         if !self.admits(state, now, cost, remaining) {
             let recorded = self.record_denied(state, now, cost);
@@ -227,7 +230,7 @@ pub struct Debt {
     /// The used share of the limit, where 2^32 is all of it. A bucket in debt may exceed that.
     pub share: u64,
     /// The used cost: what a key without this debt could use again at once. At most the limit.
-    pub used: u32,
+    pub used: u64,
     /// The time until the key is fully recovered, which breaks ties.
     pub recovers_in: Span,
 }
@@ -265,7 +268,7 @@ impl From<Charged> for Decision {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotCharged {
     /// What remains, if that was computed.
-    pub remaining: Option<u32>,
+    pub remaining: Option<u64>,
 }
 
 impl NotCharged {
@@ -275,7 +278,7 @@ impl NotCharged {
 
 /// Returns what remains after a call with a nonzero cost.
 #[inline]
-pub(crate) const fn remaining_after(remaining: u32, cost: u32) -> Result<u32, NotCharged> {
+pub(crate) const fn remaining_after(remaining: u64, cost: u64) -> Result<u64, NotCharged> {
     // A cost of 0 wraps to the largest value: one comparison instead of two.
     if cost.wrapping_sub(1) >= remaining {
         Err(NotCharged { remaining: Some(remaining) })

@@ -12,7 +12,6 @@
 //! have equal costs; calls on several keys may differ.
 
 use crate::algorithm::{Algorithm, Verb};
-use crate::bounds::saturating_count;
 use crate::decision::store::StoreDecision as _;
 use crate::decision::{Decision, Standing};
 use crate::rollback::Charge;
@@ -29,7 +28,7 @@ pub struct Part<'a, A: Algorithm> {
     /// The key's state under it.
     pub state: &'a mut A::State,
     /// The cost of the call there.
-    pub cost: u32,
+    pub cost: u64,
 }
 
 /// Checks limits on one or more keys: the calls are allowed and charged everywhere, or nowhere.
@@ -75,7 +74,7 @@ fn standing_of<A: Algorithm>(parts: &[Part<'_, A>], now: Time) -> Standing {
 ///
 /// # Panics
 /// If there is not one state per limit.
-pub fn check_list<A: Algorithm>(limits: &[A], states: &mut [A::State], now: Time, cost: u32) -> Decision {
+pub fn check_list<A: Algorithm>(limits: &[A], states: &mut [A::State], now: Time, cost: u64) -> Decision {
     // The common case needs no second pass, and may record a denied call (`count=all`).
     if let ([limit], [state]) = (limits, &mut *states) {
         return limit.check(state, now, cost);
@@ -99,7 +98,7 @@ pub fn check_list<A: Algorithm>(limits: &[A], states: &mut [A::State], now: Time
 ///
 /// # Panics
 /// If there is not one state per limit.
-pub fn peek_list<A: Algorithm>(limits: &[A], states: &[A::State], now: Time, cost: u32) -> Decision {
+pub fn peek_list<A: Algorithm>(limits: &[A], states: &[A::State], now: Time, cost: u64) -> Decision {
     // With fewer states some limits would be skipped, and more would be admitted.
     assert_eq!(limits.len(), states.len(), "one state per limit");
     let both = || limits.iter().zip(states);
@@ -120,10 +119,10 @@ pub fn take_list<A: Algorithm>(
     limits: &[A],
     states: &mut [A::State],
     now: Time,
-    up_to: u32,
-) -> Result<(Decision, u32), Unsupported> {
+    up_to: u64,
+) -> Result<(Decision, u64), Unsupported> {
     limits.iter().try_for_each(|limit| limit.require(Verb::Take))?;
-    let taken = up_to.min(saturating_count(peek_list(limits, states, now, 0).remaining()));
+    let taken = up_to.min(peek_list(limits, states, now, 0).remaining());
     if taken == 0 {
         return Ok((peek_list(limits, states, now, up_to.min(1)), 0));
     }
@@ -157,7 +156,7 @@ pub fn check_within_list<A: Algorithm>(
     limits: &[A],
     states: &mut [A::State],
     now: Time,
-    cost: u32,
+    cost: u64,
     max_wait: Span,
 ) -> Result<Decision, Unsupported> {
     limits.iter().try_for_each(|limit| limit.require(Verb::CheckWithin))?;

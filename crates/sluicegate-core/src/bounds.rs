@@ -2,13 +2,24 @@
 //! overflows.
 
 use crate::time::{Span, YEAR};
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
 /// The largest count, burst, capacity and queue. It also bounds the cost of a call, which is
-/// checked where a cost comes in from outside; the core itself accepts any `u32`.
-pub const COUNT_MAX: u32 = 1_000_000_000;
+/// checked where a cost comes in from outside; the core itself accepts any `u64`.
+pub const COUNT_MAX: u64 = 1_000_000_000_000;
+/// The most calls that a bulkhead, a breaker or an adaptive limit counts.
+pub const PERMITS_MAX: u32 = 1_000_000_000;
+/// The most permits that `smooth` stores.
+pub const STORED_MAX: u64 = 1_000_000_000;
+/// The most parts into which a bucket divides a microsecond: the largest COUNT / gcd(COUNT, PERIOD),
+/// with PERIOD in microseconds.
+pub const PARTS_MAX: u32 = 1_000_000_000;
+/// The most that a window or a log holds, debt included: what settling charges beyond that is not
+/// recorded.
+pub const DEBT_MAX: u64 = 2 * COUNT_MAX;
 /// The longest period: ten years of 365 days.
 pub const PERIOD_MAX: Span = Span::from_micros(10 * YEAR);
 /// The longest time to fill a bucket from empty, the largest debt beyond that, and the longest
@@ -16,7 +27,7 @@ pub const PERIOD_MAX: Span = Span::from_micros(10 * YEAR);
 pub const CENTURY: Span = Span::from_micros(100 * YEAR);
 /// The largest count of a sliding log, which keeps 16 bytes per call. With this many, no call keeps
 /// a shared store busy for longer than a millisecond.
-pub const LOG_COUNT_MAX: u32 = 10_000;
+pub const LOG_COUNT_MAX: u64 = 10_000;
 
 /// A value out of bounds. It prints the value, the bound and what to write instead, in one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +46,11 @@ enum Unit {
     Calls,
     Micros,
     Days,
+    /// A count that needs too many parts of a microsecond, and the nearest one that does not.
+    Parts {
+        needed: u64,
+        nearest: u64,
+    },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,8 +79,11 @@ impl OutOfBounds {
     }
 
     /// Returns what to write instead.
-    pub fn advice(&self) -> &'static str {
-        self.advice
+    pub fn advice(&self) -> Cow<'static, str> {
+        match self.unit {
+            Unit::Parts { nearest, .. } => format!("use {nearest}, the nearest that is exact").into(),
+            _ => self.advice.into(),
+        }
     }
 
     /// Returns the message without the advice: the value and the bound.
@@ -76,6 +95,9 @@ impl OutOfBounds {
         };
         // Durations are printed as the limit grammar writes them.
         match unit {
+            Unit::Parts { needed, .. } => format!(
+                "{what} {value} would divide a microsecond into {needed} parts, {side} the {extreme}, {bound}"
+            ),
             Unit::Calls => format!("{what} {value} is {side} the {extreme}, {bound}"),
             Unit::Days => format!("{what} {value}d is {side} the {extreme}, {bound}d"),
             Unit::Micros => {
@@ -88,50 +110,49 @@ impl OutOfBounds {
 
 impl fmt::Display for OutOfBounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.problem(), self.advice)
+        write!(f, "{}; {}", self.problem(), self.advice())
     }
 }
 
 impl core::error::Error for OutOfBounds {}
 
+/// The advice for a count that is too small, and for one that is too large.
+pub(crate) const COUNT_ADVICE: [&str; 2] =
+    ["that would deny every call, use at least 1", "use a smaller number"];
+
 /// Checks a count, burst, capacity or queue.
 ///
 /// # Errors
 /// If it is below `least` or above [`COUNT_MAX`].
-pub fn checked_count(what: &'static str, value: u64, least: u32) -> Result<u32, OutOfBounds> {
-    let advice = ["that would deny every call, use at least 1", "use a smaller number"];
-    checked_number(what, value, (least, COUNT_MAX), advice)
+pub fn checked_count(what: &'static str, value: u64, least: u64) -> Result<u64, OutOfBounds> {
+    checked_number(what, value, (least, COUNT_MAX), COUNT_ADVICE)
+}
+
+/// Checks a number of calls of a bulkhead, a breaker or an adaptive limit.
+///
+/// # Errors
+/// If it is below `least` or above [`PERMITS_MAX`].
+pub fn checked_permits(what: &'static str, value: u64, least: u32) -> Result<u32, OutOfBounds> {
+    checked_number(what, value, (least, PERMITS_MAX), COUNT_ADVICE)
 }
 
 /// Checks a number. The two pieces of advice are for a value below and for one above the bounds.
 ///
 /// # Errors
 /// If it is out of bounds.
-pub fn checked_number(
+pub fn checked_number<N: Copy + PartialOrd + Into<u64> + TryFrom<u64>>(
     what: &'static str,
     value: u64,
-    (least, most): (u32, u32),
+    (least, most): (N, N),
     [below, above]: [&'static str; 2],
-) -> Result<u32, OutOfBounds> {
-    if value < u64::from(least) {
-        return Err(OutOfBounds::below(what, value, u64::from(least), below));
+) -> Result<N, OutOfBounds> {
+    if value < least.into() {
+        return Err(OutOfBounds::below(what, value, least.into(), below));
     }
-    match u32::try_from(value) {
+    match N::try_from(value) {
         Ok(value) if value <= most => Ok(value),
-        _ => Err(OutOfBounds::above(what, value, u64::from(most), above)),
+        _ => Err(OutOfBounds::above(what, value, most.into(), above)),
     }
-}
-
-/// Narrows a cost from the public API, where counts are `u64`, to the `u32` of the core.
-///
-/// Saturating is exact wherever a limit bounds the cost: no limit exceeds [`COUNT_MAX`], so a cost
-/// above `u32::MAX` is never allowed either way, and a take is reduced to what remains. A refund of
-/// more than `u32::MAX` returns at most that, which never leaves a key better off. Only where any
-/// cost is charged, by `smooth` and by a settle above what was reserved, is the excess over
-/// `u32::MAX` not charged; such costs are above [`COUNT_MAX`], the largest cost accepted.
-#[inline]
-pub fn saturating_count(cost: u64) -> u32 {
-    u32::try_from(cost).unwrap_or(u32::MAX)
 }
 
 /// Checks a duration. The two pieces of advice are for a value below and for one above the bounds.
@@ -157,7 +178,7 @@ pub fn checked_span(
 /// A rate of `count` per `period`, within bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rate {
-    count: u32,
+    count: u64,
     period: Span,
 }
 
@@ -172,7 +193,7 @@ impl Rate {
     }
 
     /// Returns the count.
-    pub const fn count(self) -> u32 {
+    pub const fn count(self) -> u64 {
         self.count
     }
 
@@ -180,6 +201,62 @@ impl Rate {
     pub const fn period(self) -> Span {
         self.period
     }
+
+    /// Returns the time of one unit as a fraction in lowest terms.
+    ///
+    /// # Errors
+    /// If the fraction needs more than [`PARTS_MAX`] parts of a microsecond. Buckets cannot keep
+    /// such a rate exactly.
+    pub fn ratio(self) -> Result<Ratio, OutOfBounds> {
+        let (count, period) = (self.count, self.period.as_micros());
+        let divisor = greatest_common_divisor(count, period);
+        match u32::try_from(count / divisor) {
+            Ok(parts) if parts <= PARTS_MAX => Ok(Ratio { micros: period / divisor, parts }),
+            _ => Err(OutOfBounds {
+                what: "count",
+                value: count,
+                side: Side::Above,
+                bound: PARTS_MAX.into(),
+                unit: Unit::Parts { needed: count / divisor, nearest: nearest_exact(count, period) },
+                advice: "",
+            }),
+        }
+    }
+}
+
+/// The time of one unit of a [`Rate`], `micros / parts` microseconds in lowest terms.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ratio {
+    /// The numerator: a whole number of microseconds.
+    pub micros: u64,
+    /// The denominator: into how many parts a microsecond is divided. At most [`PARTS_MAX`].
+    pub parts: u32,
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Returns the count nearest to one that needs too many parts, the smaller one on a tie.
+///
+/// A count fits if it is at most [`PARTS_MAX`] times a divisor of the period. Divisors above 2^16
+/// are known only by their cofactors. That misses none for periods up to 71 minutes; for longer
+/// ones it misses only multiples of a prime above 2^16.
+fn nearest_exact(count: u64, period: u64) -> u64 {
+    let most = u64::from(PARTS_MAX);
+    let divisors = (1..=1 << 16).filter(|divisor| period.is_multiple_of(*divisor));
+    let both = divisors.flat_map(|divisor| [divisor, period / divisor]);
+    let candidates = both.flat_map(|divisor| {
+        let times = count / divisor;
+        // Cannot wrap: at most 2 * 10^12 if the divisor is smaller than the count, else the
+        // divisor itself.
+        [times.min(most), (times + 1).min(most)].map(|times| times * divisor)
+    });
+    let exact = candidates.filter(|candidate| (1..=COUNT_MAX).contains(candidate));
+    exact.min_by_key(|candidate| (candidate.abs_diff(count), *candidate)).unwrap_or(most)
 }
 
 /// Checks a period or an interval.
@@ -204,8 +281,8 @@ mod tests {
             "count 0 is below the minimum, 1; that would deny every call, use at least 1"
         );
         assert_eq!(
-            message(1_000_000_001, 1),
-            "count 1000000001 is above the maximum, 1000000000; use a smaller number"
+            message(1_000_000_000_001, 1),
+            "count 1000000000001 is above the maximum, 1000000000000; use a smaller number"
         );
         assert_eq!(message(1, 0), "period 0s is below the minimum, 1us; use at least 1us");
         assert_eq!(
@@ -217,6 +294,6 @@ mod tests {
     #[test]
     fn the_bounds_themselves_are_valid() {
         assert!(Rate::new(1, Span::from_micros(1)).is_ok());
-        assert!(Rate::new(u64::from(COUNT_MAX), PERIOD_MAX).is_ok());
+        assert!(Rate::new(COUNT_MAX, PERIOD_MAX).is_ok());
     }
 }

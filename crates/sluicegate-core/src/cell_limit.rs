@@ -55,7 +55,7 @@ impl CellLimit {
 /// Checks on a copy of the cell, which can stay in registers: no other algorithm takes its address.
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-fn check_copy(limit: &impl Algorithm<State = Cell>, state: &mut Cell, now: Time, cost: u32) -> Decision {
+fn check_copy(limit: &impl Algorithm<State = Cell>, state: &mut Cell, now: Time, cost: u64) -> Decision {
     let mut own = *state;
     let decision = limit.check(&mut own, now, cost);
     *state = own;
@@ -69,7 +69,7 @@ impl Algorithm for CellLimit {
     /// [`Algorithm::check`].
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-    fn check(&self, state: &mut Cell, now: Time, cost: u32) -> Decision {
+    fn check(&self, state: &mut Cell, now: Time, cost: u64) -> Decision {
         match self {
             CellLimit::TokenBucket(limit) => check_copy(limit, state, now, cost),
             CellLimit::LeakyBucket(limit) => check_copy(limit, state, now, cost),
@@ -84,7 +84,7 @@ impl Algorithm for CellLimit {
     /// Nearly every decision of a server comes through here, so it is spelled out as well.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-    fn try_charge(&self, state: &mut Cell, now: Time, cost: u32) -> Result<Charged, NotCharged> {
+    fn try_charge(&self, state: &mut Cell, now: Time, cost: u64) -> Result<Charged, NotCharged> {
         match self {
             CellLimit::TokenBucket(limit) => limit.try_charge(state, now, cost),
             CellLimit::LeakyBucket(limit) => limit.try_charge(state, now, cost),
@@ -96,11 +96,11 @@ impl Algorithm for CellLimit {
         }
     }
 
-    fn limit(&self) -> u32 {
+    fn limit(&self) -> u64 {
         self.as_algorithm().limit()
     }
 
-    fn remaining(&self, state: &Cell, now: Time) -> u32 {
+    fn remaining(&self, state: &Cell, now: Time) -> u64 {
         self.as_algorithm().remaining(state, now)
     }
 
@@ -118,7 +118,7 @@ impl Algorithm for CellLimit {
 
     /// Spelled out: only `smooth` needs more than a comparison.
     #[inline]
-    fn admits(&self, state: &Cell, now: Time, cost: u32, remaining: u32) -> bool {
+    fn admits(&self, state: &Cell, now: Time, cost: u64, remaining: u64) -> bool {
         match self {
             CellLimit::Smooth(limit) => limit.admits(state, now, cost, remaining),
             _ => cost <= remaining,
@@ -126,11 +126,11 @@ impl Algorithm for CellLimit {
     }
 
     #[inline]
-    fn never_admits(&self, cost: u32) -> bool {
+    fn never_admits(&self, cost: u64) -> bool {
         self.as_algorithm().never_admits(cost)
     }
 
-    fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
+    fn retry_after(&self, state: &Cell, now: Time, cost: u64) -> Span {
         self.as_algorithm().retry_after(state, now, cost)
     }
 
@@ -146,27 +146,27 @@ impl Algorithm for CellLimit {
         self.as_algorithm().supports(verb)
     }
 
-    fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
+    fn charge(&self, state: &mut Cell, now: Time, cost: u64) -> Span {
         self.as_algorithm().charge(state, now, cost)
     }
 
-    fn record_denied(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+    fn record_denied(&self, state: &mut Cell, now: Time, cost: u64) -> bool {
         self.as_algorithm().record_denied(state, now, cost)
     }
 
-    fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+    fn refund(&self, state: &mut Cell, now: Time, cost: u64) -> bool {
         self.as_algorithm().refund(state, now, cost)
     }
 
-    fn charge_and_record(&self, state: &mut Cell, now: Time, cost: u32) -> Charge {
+    fn charge_and_record(&self, state: &mut Cell, now: Time, cost: u64) -> Charge {
         self.as_algorithm().charge_and_record(state, now, cost)
     }
 
-    fn record(&self, state: &Cell, cost: u32, waited: bool) -> Charge {
+    fn record(&self, state: &Cell, cost: u64, waited: bool) -> Charge {
         self.as_algorithm().record(state, cost, waited)
     }
 
-    fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
+    fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u64) -> Option<Rollback> {
         self.as_algorithm().roll_back(state, times, charge, most)
     }
 

@@ -41,6 +41,7 @@ use crate::decision::{Decision, RetryAfter, Standing};
 use crate::time::{Span, Time};
 use crate::usage::Usage;
 use alloc::boxed::Box;
+use core::num::NonZeroU64;
 
 /// The wait reported for a lease without a ttl: it ends with a release, at a time that is not
 /// known.
@@ -61,7 +62,7 @@ const NEVER: u64 = u64::MAX;
 /// they come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Concurrency {
-    count: u32,
+    count: u64,
     ttl: Option<Span>,
 }
 
@@ -85,10 +86,10 @@ pub struct LeaseHandle {
     number: u64,
 }
 
-/// What is kept of a lease.
+/// What is kept of a lease. A cost is not 0, so that an empty place takes no more room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry<W> {
-    cost: u32,
+    cost: NonZeroU64,
     holder: W,
 }
 
@@ -105,7 +106,7 @@ impl Concurrency {
     }
 
     /// Returns the most that may be held at once.
-    pub const fn count(&self) -> u32 {
+    pub const fn count(&self) -> u64 {
         self.count
     }
 
@@ -120,13 +121,13 @@ impl Concurrency {
         &self,
         leases: &mut Leases<W>,
         now: Time,
-        cost: u32,
+        cost: u64,
         holder: W,
     ) -> (Decision, Option<LeaseHandle>) {
         leases.expire_all(now);
-        if cost == 0 || !self.fits(leases, cost) {
+        let Some(cost) = NonZeroU64::new(cost).filter(|cost| self.fits(leases, cost.get())) else {
             return (self.answer(leases, now, cost), None);
-        }
+        };
         let handle = leases.insert(self.until(now), cost, holder);
         (Decision::allow(self.standing(leases, now), Span::ZERO), Some(handle))
     }
@@ -140,7 +141,7 @@ impl Concurrency {
     }
 
     /// Decides whether a lease of this cost would be granted now. Acquires nothing.
-    pub fn peek<W>(&self, leases: &mut Leases<W>, now: Time, cost: u32) -> Decision {
+    pub fn peek<W>(&self, leases: &mut Leases<W>, now: Time, cost: u64) -> Decision {
         leases.expire_all(now);
         self.answer(leases, now, cost)
     }
@@ -156,13 +157,13 @@ impl Concurrency {
     /// Returns the denial of a call that must not overtake waiters with a total cost of `waiting`,
     /// even if it would fit. The wait is until all of them and this call would fit, or until the
     /// whole count is free.
-    pub fn denial_behind<W>(&self, leases: &mut Leases<W>, now: Time, cost: u32, waiting: u64) -> Decision {
+    pub fn denial_behind<W>(&self, leases: &mut Leases<W>, now: Time, cost: u64, waiting: u64) -> Decision {
         leases.expire_all(now);
         let standing = Standing { remaining: 0, ..self.standing(leases, now) };
         if cost > self.count {
             return Decision::deny(standing, RetryAfter::Never);
         }
-        let all = u32::try_from(waiting.saturating_add(cost.into())).unwrap_or(u32::MAX).min(self.count);
+        let all = waiting.saturating_add(cost).min(self.count);
         // At least one tick: a caller told to wait 0 would retry immediately and be denied.
         let wait = self.wait_for(leases, now, all).max(Span::from_micros(1));
         Decision::deny(standing, RetryAfter::After(wait))
@@ -170,12 +171,11 @@ impl Concurrency {
 
     /// Returns `true` if a cost fits, counting all leases as live.
     #[inline]
-    pub fn fits<W>(&self, leases: &Leases<W>, cost: u32) -> bool {
-        // Cannot wrap: there are fewer than 2^32 leases, each of a cost below 2^32.
-        leases.sum + u64::from(cost) <= u64::from(self.count)
+    pub fn fits<W>(&self, leases: &Leases<W>, cost: u64) -> bool {
+        leases.sum.saturating_add(cost) <= self.count
     }
 
-    fn answer<W>(&self, leases: &Leases<W>, now: Time, cost: u32) -> Decision {
+    fn answer<W>(&self, leases: &Leases<W>, now: Time, cost: u64) -> Decision {
         let standing = self.standing(leases, now);
         if cost == 0 || self.fits(leases, cost) {
             return Decision::allow(standing, Span::ZERO);
@@ -191,7 +191,7 @@ impl Concurrency {
     /// Returns when to check again for a cost that does not fit now, assuming no releases: once
     /// enough leases have expired for it to fit, or [`SCAN_MAX`] of them. `None` if no expiry is
     /// known.
-    pub fn recheck_at<W>(&self, leases: &Leases<W>, cost: u32) -> Option<Time> {
+    pub fn recheck_at<W>(&self, leases: &Leases<W>, cost: u64) -> Option<Time> {
         match self.freeing_lease(leases, cost) {
             Ok(handle) => handle?.until(),
             Err(scanned) => scanned?.until(),
@@ -199,7 +199,7 @@ impl Concurrency {
     }
 
     /// Returns the time until a cost fits, assuming no releases.
-    fn wait_for<W>(&self, leases: &Leases<W>, now: Time, cost: u32) -> Span {
+    fn wait_for<W>(&self, leases: &Leases<W>, now: Time, cost: u64) -> Span {
         let handle = self.freeing_lease(leases, cost).unwrap_or_else(|_| leases.last());
         handle.map_or(Span::ZERO, |handle| handle.expires_in(now))
     }
@@ -211,15 +211,15 @@ impl Concurrency {
     fn freeing_lease<W>(
         &self,
         leases: &Leases<W>,
-        cost: u32,
+        cost: u64,
     ) -> Result<Option<LeaseHandle>, Option<LeaseHandle>> {
-        let mut missing = (leases.sum + u64::from(cost)).saturating_sub(u64::from(self.count));
+        let mut missing = leases.sum.saturating_add(cost).saturating_sub(self.count);
         if missing == 0 {
             return Ok(None);
         }
         let mut scanned = None;
         for (handle, cost) in leases.in_order().take(SCAN_MAX) {
-            missing = missing.saturating_sub(cost.into());
+            missing = missing.saturating_sub(cost);
             scanned = Some(handle);
             if missing == 0 {
                 return Ok(scanned);
@@ -230,11 +230,9 @@ impl Concurrency {
 
     #[inline]
     fn standing<W>(&self, leases: &Leases<W>, now: Time) -> Standing {
-        let remaining = u64::from(self.count).saturating_sub(leases.sum);
         Standing {
             limit: self.count,
-            // Always fits: at most the count.
-            remaining: u32::try_from(remaining).unwrap_or(self.count),
+            remaining: self.count.saturating_sub(leases.sum),
             reset_after: leases.last().map_or(Span::ZERO, |handle| handle.expires_in(now)),
         }
     }
@@ -275,7 +273,7 @@ impl<W> Default for Leases<W> {
 
 impl<W> Leases<W> {
     /// Adds a lease that is live until then, for a key whose leases are kept elsewhere.
-    pub fn restore(&mut self, until: Time, cost: u32, holder: W) -> LeaseHandle {
+    pub fn restore(&mut self, until: Time, cost: NonZeroU64, holder: W) -> LeaseHandle {
         self.insert(until.as_micros(), cost, holder)
     }
 
@@ -288,9 +286,9 @@ impl<W> Leases<W> {
     /// Removes the lease that expires first, if it has expired, and returns its holder and cost.
     /// Every verb drops expired leases; a store that must know each of them calls this first.
     #[inline]
-    pub fn expire_next(&mut self, now: Time) -> Option<(W, u32)> {
+    pub fn expire_next(&mut self, now: Time) -> Option<(W, u64)> {
         let handle = self.soonest().filter(|handle| !handle.is_live(now))?;
-        self.remove(handle).map(|Entry { cost, holder }| (holder, cost))
+        self.remove(handle).map(|Entry { cost, holder }| (holder, cost.get()))
     }
 
     /// Returns when the next lease expires; `None` if none does.
@@ -324,10 +322,10 @@ impl<W> Leases<W> {
     }
 
     #[inline]
-    fn insert(&mut self, until: u64, cost: u32, holder: W) -> LeaseHandle {
+    fn insert(&mut self, until: u64, cost: NonZeroU64, holder: W) -> LeaseHandle {
         let handle = LeaseHandle { until, number: self.next_number };
         self.next_number += 1;
-        self.sum += u64::from(cost);
+        self.sum += cost.get();
         match self.few.iter_mut().find(|slot| slot.is_none()) {
             Some(slot) => *slot = Some((handle, Entry { cost, holder })),
             None => {
@@ -345,7 +343,7 @@ impl<W> Leases<W> {
             None => self.more.as_mut()?.remove(&handle)?,
         };
         // Cannot wrap: the cost was added on insertion.
-        self.sum -= u64::from(entry.cost);
+        self.sum -= entry.cost.get();
         Some(entry)
     }
 
@@ -369,13 +367,13 @@ impl<W> Leases<W> {
     }
 
     /// Iterates over all leases and their costs in the order of expiry.
-    fn in_order(&self) -> impl Iterator<Item = (LeaseHandle, u32)> {
+    fn in_order(&self) -> impl Iterator<Item = (LeaseHandle, u64)> {
         let mut few =
-            self.few.each_ref().map(|slot| slot.as_ref().map(|(handle, entry)| (*handle, entry.cost)));
+            self.few.each_ref().map(|slot| slot.as_ref().map(|(handle, entry)| (*handle, entry.cost.get())));
         few.sort_unstable();
         let mut few = few.into_iter().flatten().peekable();
         let more = self.more.iter().flat_map(|more| more.iter());
-        let mut more = more.map(|(handle, entry)| (*handle, entry.cost)).peekable();
+        let mut more = more.map(|(handle, entry)| (*handle, entry.cost.get())).peekable();
         core::iter::from_fn(move || match (few.peek(), more.peek()) {
             (Some(one), Some(other)) if other < one => more.next(),
             (Some(_), _) => few.next(),
@@ -477,7 +475,7 @@ mod tests {
     fn a_cost_above_the_count_never_fits_and_zero_always_does() {
         let (three, mut leases) = (limit(3, 30), Leases::default());
         assert_eq!(three.acquire(&mut leases, at(0), 4, ()).0.retry_after(), Some(RetryAfter::Never));
-        assert_eq!(three.acquire(&mut leases, at(0), u32::MAX, ()).1, None);
+        assert_eq!(three.acquire(&mut leases, at(0), u64::MAX, ()).1, None);
         assert!(three.acquire(&mut leases, at(0), 3, ()).0.allowed());
         let (nothing, no_lease) = three.acquire(&mut leases, at(0), 0, ());
         assert!(nothing.allowed() && no_lease.is_none() && leases.len() == 1);
@@ -520,13 +518,11 @@ mod tests {
         for second in 0..2 * most {
             assert!(many.acquire(&mut leases, at(second), 1, ()).0.allowed());
         }
-        let wait = |leases: &mut Leases<()>, cost: u64| {
-            many.peek(leases, at(2 * most), u32::try_from(cost).unwrap()).retry_after()
-        };
+        let wait = |leases: &mut Leases<()>, cost: u64| many.peek(leases, at(2 * most), cost).retry_after();
         let expiry = |nth: u64| Some(RetryAfter::After(span(nth - 1 + 10_000 - 2 * most)));
         assert_eq!(wait(&mut leases, most), expiry(most));
         assert_eq!(wait(&mut leases, most + 1), expiry(2 * most));
-        let again = |cost: u64| many.recheck_at(&leases, u32::try_from(cost).unwrap());
+        let again = |cost: u64| many.recheck_at(&leases, cost);
         assert_eq!(again(most - 1), Some(at(most - 2 + 10_000)));
         assert_eq!([most, most + 1, 2 * most].map(again), [Some(at(most - 1 + 10_000)); 3]);
     }
@@ -561,8 +557,8 @@ mod tests {
             "count 0 is below the minimum, 1; that would deny every call, use at least 1"
         );
         assert_eq!(
-            message(1_000_000_001, None),
-            "count 1000000001 is above the maximum, 1000000000; use a smaller number"
+            message(1_000_000_000_001, None),
+            "count 1000000000001 is above the maximum, 1000000000000; use a smaller number"
         );
         assert_eq!(message(1, Some(Span::ZERO)), "ttl 0s is below the minimum, 1us; use at least 1us");
         assert_eq!(

@@ -11,10 +11,14 @@
 //! `"leases"`. `retry_after` is null if the call is allowed, and `"never"` if no wait helps. Data
 //! that no limit could have decided, such as an allowed call that is to retry, is rejected.
 
+use crate::bounds::COUNT_MAX;
 use crate::decision::{Decision, FIRST_POOL, FullPool, NO_LIMIT, RetryAfter, Standing};
 use crate::time::{Span, Time};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The largest limit of any algorithm.
+const LIMIT_MAX: u64 = COUNT_MAX + 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Decision")]
@@ -51,8 +55,10 @@ impl Serialize for Decision {
 impl<'de> Deserialize<'de> for Decision {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Decision, D::Error> {
         let data = DecisionData::deserialize(deserializer)?;
-        let count = |name, value: u64| {
-            u32::try_from(value).map_err(|_| D::Error::custom(format_args!("{name} {value} is too large")))
+        // A pacer admits one call more than its queue holds.
+        let count = |name, value: u64| match value {
+            0..=LIMIT_MAX => Ok(value),
+            _ => Err(D::Error::custom(format_args!("{name} {value} is too large"))),
         };
         let standing = Standing {
             limit: count("limit", data.limit)?,

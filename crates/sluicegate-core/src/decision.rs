@@ -36,9 +36,9 @@ pub struct Decision {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
     /// The most that an idle key could take at once.
-    pub limit: u32,
+    pub limit: u64,
     /// The cost that would still be allowed now. Rounded down.
-    pub remaining: u32,
+    pub remaining: u64,
     /// The time until the key is fully recovered, assuming no other calls. Rounded up.
     pub reset_after: Span,
 }
@@ -112,15 +112,13 @@ impl Decision {
     }
 
     /// Returns the most that an idle key could take at once.
-    #[allow(clippy::as_conversions, reason = "widens; `u64::from` is not const")]
     pub const fn limit(&self) -> u64 {
-        self.standing.limit as u64
+        self.standing.limit
     }
 
     /// Returns the cost that would still be allowed now, after this call.
-    #[allow(clippy::as_conversions, reason = "widens; `u64::from` is not const")]
     pub const fn remaining(&self) -> u64 {
-        self.standing.remaining as u64
+        self.standing.remaining
     }
 
     /// Returns the time until the key is fully recovered, assuming no other calls.
@@ -303,7 +301,7 @@ mod tests {
     use super::*;
     use alloc::string::ToString as _;
 
-    fn standing(remaining: u32, reset_after: u64) -> Standing {
+    fn standing(remaining: u64, reset_after: u64) -> Standing {
         Standing { limit: 5, remaining, reset_after: Span::from_micros(reset_after) }
     }
 

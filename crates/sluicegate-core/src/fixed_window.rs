@@ -13,9 +13,10 @@
 //! ```text
 //! Settings   count, and where windows begin and end: see `Windows`
 //! State      in a Cell: at = the end of the last allowed call's window (in UTC, unless the first
-//!            call opens it), a = what was used in it
+//!            call opens it), a and b = the halves of what was used in it
 //! Formula    used = a if now < at, else 0; allow if used + cost <= count
 //! Promise    each window admits at most count, and any stretch of one period at most twice that.
+//! Debt       a count stops at `DEBT_MAX`, which is 2 * 10^12; only settling gets there.
 //! Rounding   none: everything is whole.
 //! Clock      the state keeps the window's end, so after a step back calls still count in the
 //!            window of the last allowed call: nothing is admitted twice, and no caller waits
@@ -28,7 +29,7 @@
 //! ```
 
 use crate::algorithm::Algorithm;
-use crate::bounds::{OutOfBounds, Rate, checked_count};
+use crate::bounds::{DEBT_MAX, OutOfBounds, Rate, checked_count};
 use crate::cell::Cell;
 use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
@@ -41,7 +42,7 @@ use core::fmt::Debug;
 /// The fixed window. Pick it for quotas by the clock or calendar: per hour, per day, per month.
 #[derive(Clone, Debug)]
 pub struct FixedWindow {
-    count: u32,
+    count: u64,
     windows: Windows,
     /// Zero for windows that the first call opens.
     utc_ahead: UtcAhead,
@@ -102,7 +103,7 @@ impl FixedWindow {
         Ok(FixedWindow::new(count, Windows::Calendar(calendar)))
     }
 
-    fn new(count: u32, windows: Windows) -> FixedWindow {
+    fn new(count: u64, windows: Windows) -> FixedWindow {
         FixedWindow { count, windows, utc_ahead: UtcAhead::default() }
     }
 
@@ -118,8 +119,8 @@ impl FixedWindow {
 
     /// Returns what was used in the key's open window; `None` if it has none.
     #[inline]
-    fn running(cell: &Cell, now: Time) -> Option<u32> {
-        (now.as_micros() < cell.at).then_some(cell.a)
+    fn running(cell: &Cell, now: Time) -> Option<u64> {
+        (now.as_micros() < cell.at).then(|| cell.number())
     }
 
     /// Returns the time until the first window begins.
@@ -177,12 +178,12 @@ impl Algorithm for FixedWindow {
     type State = Cell;
 
     #[inline]
-    fn limit(&self) -> u32 {
+    fn limit(&self) -> u64 {
         self.count
     }
 
     #[inline]
-    fn remaining(&self, state: &Cell, now: Time) -> u32 {
+    fn remaining(&self, state: &Cell, now: Time) -> u64 {
         let now = self.utc_ahead.to_utc(now);
         if self.closed_for(now) > Span::ZERO {
             return 0;
@@ -194,7 +195,7 @@ impl Algorithm for FixedWindow {
         let now = self.utc_ahead.to_utc(now);
         // Before the first window no cost is charged, whatever a later window has counted.
         let running = Self::running(state, now).filter(|_| self.closed_for(now) == Span::ZERO);
-        running.map_or(0, u64::from)
+        running.unwrap_or(0)
     }
 
     fn window(&self, state: &Cell, now: Time) -> Option<Window> {
@@ -221,7 +222,7 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn retry_after(&self, state: &Cell, now: Time, _cost: u32) -> Span {
+    fn retry_after(&self, state: &Cell, now: Time, _cost: u64) -> Span {
         let now = self.utc_ahead.to_utc(now);
         match self.closed_for(now) {
             Span::ZERO => Span::from_micros(state.at.saturating_sub(now.as_micros())),
@@ -230,37 +231,36 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
+    fn charge(&self, state: &mut Cell, now: Time, cost: u64) -> Span {
         let now = self.utc_ahead.to_utc(now);
         match Self::running(state, now) {
-            // Only debt could exceed 32 bits, and a saturated count denies as the exact one would.
-            Some(used) => state.a = used.saturating_add(cost),
+            Some(used) => *state = Cell::of_number(state.at, used.saturating_add(cost).min(DEBT_MAX)),
             // Before the first window there is none to charge. (Only the settle of a reservation of
             // cost 0 gets here: its debt is not charged.)
             None if self.closed_for(now) > Span::ZERO => return self.closed_for(now),
-            None => *state = Cell { at: self.windows.end(now), a: cost, b: 0 },
+            None => *state = Cell::of_number(self.windows.end(now), cost.min(DEBT_MAX)),
         }
         Span::from_micros(state.at - now.as_micros())
     }
 
-    fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+    fn refund(&self, state: &mut Cell, now: Time, cost: u64) -> bool {
         let now = self.utc_ahead.to_utc(now);
         let Some(used) = Self::running(state, now) else { return false };
-        state.a = used.saturating_sub(cost);
+        *state = Cell::of_number(state.at, used.saturating_sub(cost));
         self.close_if_unused(state);
         used.min(cost) > 0
     }
 
     /// The stack is a window, identified by its end.
-    fn record(&self, state: &Cell, cost: u32, _waited: bool) -> Charge {
-        Charge::on_stack(cost, state.at, u64::from(state.a))
+    fn record(&self, state: &Cell, cost: u64, _waited: bool) -> Charge {
+        Charge::on_stack(cost, state.at, state.number())
     }
 
-    fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
+    fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u64) -> Option<Rollback> {
         let now = self.utc_ahead.to_utc(times.now);
         let used = Self::running(state, now).filter(|_| charge.stack == state.at)?;
-        let rollback = charge.roll_back(most, u64::from(used))?;
-        state.a = used.saturating_sub(u32::try_from(rollback.size()).unwrap_or(u32::MAX));
+        let rollback = charge.roll_back(most, used)?;
+        *state = Cell::of_number(state.at, used.saturating_sub(rollback.size()));
         self.close_if_unused(state);
         Some(rollback)
     }
@@ -270,7 +270,7 @@ impl Algorithm for FixedWindow {
     }
 
     fn cap_height(&self, state: &Cell, charge: &mut Charge) {
-        charge.cap_height(if charge.stack == state.at { u64::from(state.a) } else { 0 });
+        charge.cap_height(if charge.stack == state.at { state.number() } else { 0 });
     }
 
     fn next_window(&self, state: &Cell, now: Time) -> Time {
@@ -301,7 +301,7 @@ impl Algorithm for FixedWindow {
 impl FixedWindow {
     /// Closes a window that a call opened and whose charges were all returned.
     fn close_if_unused(&self, state: &mut Cell) {
-        if state.a == 0 && matches!(self.windows, Windows::First { .. }) {
+        if state.number() == 0 && matches!(self.windows, Windows::First { .. }) {
             *state = Cell::UNSEEN;
         }
     }

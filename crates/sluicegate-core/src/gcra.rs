@@ -8,8 +8,9 @@
 //!
 //! ```text
 //! Settings   interval = period / count      fill = interval * burst      (exact fractions)
-//! State      full_at, in a Cell: at = whole microseconds, a = the rest in units of 1/count
-//!            microseconds, b = 1 once the key has called
+//! State      full_at, in a Cell: at = whole microseconds, a = the rest in units of 1/parts
+//!            microseconds, where period / count = micros / parts in lowest terms; b = 1 once the
+//!            key has called
 //! Formula    ahead = max(full_at - now, 0)            what has been used, as time
 //!            due   = ahead + interval * cost
 //!            due <= fill    allow, and full_at becomes now + due
@@ -29,14 +30,14 @@
 //! ```
 //!
 //! Why nothing overflows: `fill` is at most a century (2^52 µs), debt and borrowing at most
-//! another; a time is at most 2^58 µs and a count is below 2^30. Products that can exceed 64 bits
-//! use 128.
+//! another; a time is at most 2^58 µs and `parts` is below 2^30, or the limit is rejected. Counts
+//! and costs can have 64 bits. Products that can exceed 64 bits use 128.
 
 use crate::algorithm::{Algorithm, Charged, Debt, NotCharged, Verb, Waiting, remaining_after};
-use crate::bounds::{CENTURY, OutOfBounds, Rate};
+use crate::bounds::{CENTURY, OutOfBounds, Rate, Ratio};
 use crate::cell::Cell;
 use crate::decision::Standing;
-use crate::rescaling::{Adopted, Rescaling, are_equal};
+use crate::rescaling::{Adopted, Rescaling};
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{DAY, Exact, Span, Time};
 
@@ -56,13 +57,30 @@ pub(crate) struct FillTime {
 /// The arithmetic of a bucket that refills at `rate` and holds at most `burst`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Gcra {
-    rate: Rate,
-    burst: u32,
+    ratio: Ratio,
+    burst: u64,
     interval: Exact,
     fill: Exact,
     /// The furthest that `full_at` may lie ahead: a whole bucket and a century of debt.
     debt_max: Exact,
     share: Share,
+}
+
+impl Ratio {
+    /// Returns the duration of a number of 1/parts microseconds, at most [`LONGEST`].
+    pub(crate) fn duration(self, number: u128) -> Exact {
+        let parts = u128::from(self.parts);
+        Exact {
+            whole: u64::try_from(number / parts).unwrap_or(LONGEST).min(LONGEST),
+            part: u32::try_from(number % parts).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Returns the time of a number of units. Out of line: a cost of 2^32 is rare.
+    #[cold]
+    fn times(self, units: u64) -> Exact {
+        self.duration(u128::from(units) * u128::from(self.micros))
+    }
 }
 
 /// Precomputed, so that no division is needed to find what share of a bucket is used. Time is
@@ -86,15 +104,12 @@ impl Share {
 
 impl Gcra {
     /// Creates the arithmetic for a rate and a burst of at least 1.
-    pub(crate) fn new(rate: Rate, burst: u32, fill_time: &FillTime) -> Result<Gcra, OutOfBounds> {
-        let (count, period) = (u64::from(rate.count()), rate.period().as_micros());
-        // Always fits: a remainder is below the count, which is below 2^30.
-        let part = u32::try_from(period % count).unwrap_or(u32::MAX);
-        let interval = Exact { whole: period / count, part };
+    pub(crate) fn new(rate: Rate, burst: u64, fill_time: &FillTime) -> Result<Gcra, OutOfBounds> {
+        let (ratio, (count, period)) = (rate.ratio()?, (rate.count(), rate.period().as_micros()));
         let mut gcra = Gcra {
-            rate,
+            ratio,
             burst,
-            interval,
+            interval: ratio.times(1),
             fill: Exact::ZERO,
             debt_max: Exact::ZERO,
             share: Share { shift: 0, unit: 0 },
@@ -118,31 +133,34 @@ impl Gcra {
     }
 
     /// Returns the most that the bucket holds.
-    pub fn burst(&self) -> u32 {
+    pub fn burst(&self) -> u64 {
         self.burst
     }
 
     /// Returns `interval * units`, exact below [`LONGEST`] and capped there. Only refunds,
     /// settlements and limits that are about to be rejected reach the cap.
     #[inline]
-    fn time_for(&self, units: u32) -> Exact {
+    fn time_for(&self, units: u64) -> Exact {
         if units == 1 {
             return self.interval;
         }
-        let (units, count) = (u64::from(units), u64::from(self.rate.count()));
+        if u32::try_from(units).is_err() {
+            return self.ratio.times(units);
+        }
+        let parts_each = u64::from(self.ratio.parts);
         // Cannot wrap: units < 2^32 and part < 2^30.
         let parts = units * u64::from(self.interval.part);
-        let whole = self.interval.whole.saturating_mul(units).saturating_add(parts / count).min(LONGEST);
-        Exact { whole, part: u32::try_from(parts % count).unwrap_or(u32::MAX) }
+        let whole = self.interval.whole.saturating_mul(units).saturating_add(parts / parts_each).min(LONGEST);
+        Exact { whole, part: u32::try_from(parts % parts_each).unwrap_or(u32::MAX) }
     }
 
     /// Adds two durations, or a duration to a moment.
     #[inline]
     fn add(&self, left: Exact, right: Exact) -> Exact {
-        // Cannot wrap: durations are at most 2^60 and moments below 2^59; both parts are below the
-        // count, which is below 2^30.
+        // Cannot wrap: durations are at most 2^60 and moments below 2^59; both parts are below
+        // 2^30.
         let (whole, part) = (left.whole + right.whole, left.part + right.part);
-        match part.checked_sub(self.rate.count()) {
+        match part.checked_sub(self.ratio.parts) {
             Some(part) => Exact { whole: whole + 1, part },
             None => Exact { whole, part },
         }
@@ -159,7 +177,7 @@ impl Gcra {
         if left.part >= right.part {
             Exact { whole: left.whole - right.whole, part: left.part - right.part }
         } else {
-            Exact { whole: left.whole - right.whole - 1, part: left.part + self.rate.count() - right.part }
+            Exact { whole: left.whole - right.whole - 1, part: left.part + self.ratio.parts - right.part }
         }
     }
 
@@ -181,46 +199,42 @@ impl Gcra {
 
     /// Returns what remains: `burst - ceil(ahead / interval)`.
     #[inline]
-    fn remaining(&self, ahead: Exact) -> u32 {
-        self.remaining_in_64_bits(ahead).unwrap_or_else(|| {
-            u32::try_from(self.used(ahead)).map_or(0, |used| self.burst.saturating_sub(used))
-        })
+    fn remaining(&self, ahead: Exact) -> u64 {
+        self.remaining_in_64_bits(ahead).unwrap_or_else(|| self.burst.saturating_sub(self.used(ahead)))
     }
 
     /// Returns what has been used, rounded up. A century of debt at the fastest rate is more than
     /// 64 bits hold; then it is the largest number.
     fn used(&self, ahead: Exact) -> u64 {
-        let used = self.parts(ahead).div_ceil(u128::from(self.rate.period().as_micros()));
+        let used = self.parts(ahead).div_ceil(u128::from(self.ratio.micros));
         u64::try_from(used).unwrap_or(u64::MAX)
     }
 
     /// Returns what remains if 64 bits are enough to compute it, as they usually are.
     #[inline]
-    fn remaining_in_64_bits(&self, ahead: Exact) -> Option<u32> {
+    fn remaining_in_64_bits(&self, ahead: Exact) -> Option<u64> {
         // Most callers have a full bucket, which needs no division.
         if ahead == Exact::ZERO {
             return Some(self.burst);
         }
-        // Cannot wrap: less than 2^33 µs (2.4 hours), times a count below 2^30, plus a part below
-        // the count.
+        // Cannot wrap: less than 2^33 µs (2.4 hours), times less than 2^30 parts, plus less than
+        // one.
         if ahead.whole >= 1 << 33 {
             return None;
         }
-        let parts = ahead.whole * u64::from(self.rate.count()) + u64::from(ahead.part);
-        let used = parts.div_ceil(self.rate.period().as_micros());
-        // Always fits: at most the burst.
-        u32::try_from(u64::from(self.burst).saturating_sub(used)).ok()
+        let parts = ahead.whole * u64::from(self.ratio.parts) + u64::from(ahead.part);
+        Some(self.burst.saturating_sub(parts.div_ceil(self.ratio.micros)))
     }
 
-    /// Returns a duration in units of 1/count microseconds. For a time ahead, the same number is
-    /// the units used times the period.
+    /// Returns a duration in units of 1/parts microseconds. For a time ahead, the same number is
+    /// the units used times `micros`.
     fn parts(&self, duration: Exact) -> u128 {
-        u128::from(duration.whole) * u128::from(self.rate.count()) + u128::from(duration.part)
+        u128::from(duration.whole) * u128::from(self.ratio.parts) + u128::from(duration.part)
     }
 
     /// Returns the time until the bucket is full after spending `cost`, whatever remains.
     #[inline]
-    fn spend(&self, ahead: Exact, cost: u32) -> Exact {
+    fn spend(&self, ahead: Exact, cost: u64) -> Exact {
         let due = self.add(ahead, self.time_for(cost));
         // Debt is capped at a century. After a step back of the clock it may already be above the
         // cap; then it stays as it is.
@@ -233,11 +247,10 @@ impl Gcra {
     }
 
     /// Converts the state of a bucket with other parameters, keeping the moment at which it is
-    /// full. The fraction of a microsecond is rounded up to a multiple of 1/count.
+    /// full. The fraction of a microsecond is rounded up to a multiple of 1/parts.
     pub(crate) fn adopt_recovery_time(&self, old: &Gcra, state: &mut Cell) -> Adopted {
-        let rescaling =
-            Rescaling::of_recovery_time(old.rate, self.rate, Exact { whole: state.at, part: state.a });
-        Self::rescale(state, rescaling)
+        let full_at = Exact { whole: state.at, part: state.a };
+        Self::rescale(state, Rescaling::of_recovery_time(old.ratio, self.ratio, full_at))
     }
 
     /// Writes the converted state.
@@ -248,7 +261,7 @@ impl Gcra {
     }
 
     /// Returns the state of a key that has used `units` by now.
-    pub(crate) fn with_used(&self, units: u32, now: Time) -> Cell {
+    pub(crate) fn with_used(&self, units: u64, now: Time) -> Cell {
         Self::full_in(self.time_for(units), now)
     }
 }
@@ -291,14 +304,14 @@ impl<B: Bucket> Algorithm for B {
     type State = Cell;
 
     #[inline]
-    fn limit(&self) -> u32 {
+    fn limit(&self) -> u64 {
         self.gcra().burst
     }
 
     /// Handles only keys that have called, and only if 64 bits are enough. Computes `ahead` once.
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-    fn try_charge(&self, state: &mut Cell, now: Time, cost: u32) -> Result<Charged, NotCharged> {
+    fn try_charge(&self, state: &mut Cell, now: Time, cost: u64) -> Result<Charged, NotCharged> {
         if state.b != SEEN {
             return Err(NotCharged::UNKNOWN);
         }
@@ -316,7 +329,7 @@ impl<B: Bucket> Algorithm for B {
 
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-    fn remaining(&self, state: &Cell, now: Time) -> u32 {
+    fn remaining(&self, state: &Cell, now: Time) -> u64 {
         self.gcra().remaining(Gcra::ahead(self.current(state, now), now))
     }
 
@@ -330,7 +343,7 @@ impl<B: Bucket> Algorithm for B {
     }
 
     #[inline]
-    fn retry_after(&self, state: &Cell, now: Time, cost: u32) -> Span {
+    fn retry_after(&self, state: &Cell, now: Time, cost: u64) -> Span {
         let gcra = self.gcra();
         let due = gcra.add(Gcra::ahead(self.for_waits(state, now), now), gcra.time_for(cost));
         Span::from_micros(gcra.saturating_sub(due, gcra.fill).ceil())
@@ -353,13 +366,13 @@ impl<B: Bucket> Algorithm for B {
 
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-    fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
+    fn charge(&self, state: &mut Cell, now: Time, cost: u64) -> Span {
         let due = self.gcra().spend(Gcra::ahead(self.current(state, now), now), cost);
         *state = Gcra::full_in(due, now);
         Span::from_micros(due.ceil())
     }
 
-    fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+    fn refund(&self, state: &mut Cell, now: Time, cost: u64) -> bool {
         let (gcra, cell) = (self.gcra(), self.current(state, now));
         // A full bucket is left alone: moving `full_at` forward to now would make the bucket
         // stricter after a later step back.
@@ -371,7 +384,7 @@ impl<B: Bucket> Algorithm for B {
     }
 
     /// The stack is measured in time: its height is the moment at which the bucket is full.
-    fn record(&self, state: &Cell, cost: u32, waited: bool) -> Charge {
+    fn record(&self, state: &Cell, cost: u64, waited: bool) -> Charge {
         let height = Exact { whole: state.at, part: state.a };
         Charge { cost, stack: 0, height, waited: waited || Self::PACED }
     }
@@ -381,7 +394,7 @@ impl<B: Bucket> Algorithm for B {
     /// must not be returned as well. A call that had to wait holds a time slot. Once a later call
     /// holds the next slot, returning this one would let two calls act at once, so nothing is
     /// returned.
-    fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
+    fn roll_back(&self, state: &mut Cell, times: Times, charge: &Charge, most: u64) -> Option<Rollback> {
         let Times { now, latest } = times;
         let (gcra, cell) = (self.gcra(), self.current(state, now));
         let later_is_charged = Exact { whole: cell.at, part: cell.a } > charge.height;
@@ -439,33 +452,29 @@ impl<B: Bucket> Algorithm for B {
         let share = (ahead.whole >> shift).saturating_mul(u64::from(unit));
         // Rounded to the nearest, without a division: exact up to a burst of 2^14. Cannot wrap: at
         // most 2^32 times a burst below 2^31. Always fits: at most the burst.
-        let used = (share.min(1 << 32) * u64::from(self.gcra().burst) + (1 << 31)) >> 32;
-        let used = u32::try_from(used).unwrap_or(u32::MAX);
+        let used = (u128::from(share.min(1 << 32)) * u128::from(self.gcra().burst) + (1 << 31)) >> 32;
+        let used = u64::try_from(used).unwrap_or(u64::MAX);
         // As in `is_idle`: a refunded key cannot be dropped before an unseen key would be full.
         let recovered = ahead.max(Gcra::ahead(self.unseen_for_waits(now), now));
         Some(Debt { share, used, recovers_in: Span::from_micros(recovered.ceil()) })
     }
 
     /// Keeps the units that are still used now, after refilling at the old rate. Their time is
-    /// rounded up to a multiple of 1/count microseconds. This changes no decision, because both
+    /// rounded up to a multiple of 1/parts microseconds. This changes no decision, because both
     /// sides of every comparison are such multiples.
     fn adopt(&self, old: &Self, state: &mut Cell, times: Times) -> Adopted {
         let (gcra, before) = (self.gcra(), old.gcra());
-        if gcra.rate == before.rate {
+        if gcra.ratio == before.ratio {
             return Adopted::Kept;
         }
         if state.b != SEEN {
             return Adopted::Unseen;
-        }
-        if are_equal(gcra.rate, before.rate) {
-            // Written in another way, they have other parts of a microsecond.
-            return gcra.adopt_recovery_time(before, state);
         }
         let full_at = Exact { whole: state.at, part: state.a };
         // After a step back of the clock, `full_at` lies further ahead by the size of the step,
         // which must not count as usage. So usage is measured at the latest known time. That may
         // come from another key, so it is capped at `full_at`: no charge of this key is later.
         let at = times.now.max(times.latest.min(Time::saturating_from_micros(full_at.ceil())));
-        Gcra::rescale(state, Rescaling::of_usage(before.rate, gcra.rate, at, full_at, gcra.debt_max))
+        Gcra::rescale(state, Rescaling::of_usage(before.ratio, gcra.ratio, at, full_at, gcra.debt_max))
     }
 }

@@ -46,7 +46,7 @@ impl Pacer {
     /// If the queue is above [`crate::bounds::COUNT_MAX`], or takes more than a century to drain.
     pub fn new(rate: Rate, queue: u64) -> Result<Pacer, OutOfBounds> {
         let queue = checked_count("queue", queue, 0)?;
-        // Cannot wrap: the queue is at most 10^9. One more is the call that leaves immediately.
+        // Cannot wrap: the queue is at most 10^12. One more is the call that leaves immediately.
         Ok(Pacer { gcra: Gcra::new(rate, queue + 1, &FILL_TIME)? })
     }
 }

@@ -56,7 +56,7 @@ pub fn earliest_admission<A: Algorithm>(
     limits: &[A],
     states: &[A::State],
     from: Time,
-    cost: u32,
+    cost: u64,
 ) -> Option<Time> {
     if let ([limit], [state]) = (limits, states)
         && limit.waiting() != Waiting::Queue
@@ -111,7 +111,7 @@ pub fn charge_time<A: Algorithm>(
     limits: &[A],
     states: &[A::State],
     admission: Time,
-    cost: u32,
+    cost: u64,
 ) -> Option<Time> {
     const TICK: Span = Span::from_micros(1);
     let just_before = admission.saturating_sub(TICK);
@@ -134,7 +134,7 @@ pub struct Queue<A: Algorithm, W> {
     len: usize,
     with_deadline: usize,
     /// The sum of the costs of all waiters.
-    waiting_cost: u64,
+    waiting_cost: u128,
     next_number: u64,
 }
 
@@ -149,7 +149,7 @@ struct Entry<W> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueuedCall {
     /// The cost.
-    pub cost: u32,
+    pub cost: u64,
     /// The deadline: the latest moment at which an admission is of use.
     pub until: Option<Time>,
     /// The order among waiters.
@@ -221,11 +221,11 @@ impl<A: Algorithm, W> Queue<A, W> {
         key: &impl KeyView<A>,
     ) -> Result<(), Option<Span>> {
         let states = key.states();
-        let waiting = self.waiting_cost.saturating_add(u64::from(call.cost));
+        let waiting = self.waiting_cost + u128::from(call.cost);
         let mut both = key.limits().iter().zip(&states);
         // Waiters are not charged yet, so their costs add to what is.
         let is_full = both.any(|(limit, state)| {
-            limit.waiting() == Waiting::Queue && u64::from(limit.remaining(state, now)) < waiting
+            limit.waiting() == Waiting::Queue && u128::from(limit.remaining(state, now)) < waiting
         });
         if !is_full {
             return Ok(());
@@ -257,7 +257,7 @@ impl<A: Algorithm, W> Queue<A, W> {
         }
         self.len += 1;
         self.with_deadline += usize::from(call.until.is_some());
-        self.waiting_cost += u64::from(call.cost);
+        self.waiting_cost += u128::from(call.cost);
         WaiterId { priority: call.priority, number }
     }
 
@@ -327,7 +327,7 @@ impl<A: Algorithm, W> Queue<A, W> {
             };
             removed += 1;
             self.with_deadline -= usize::from(entry.call.until.is_some());
-            self.waiting_cost -= u64::from(entry.call.cost);
+            self.waiting_cost -= u128::from(entry.call.cost);
             late.extend(entry.waiter.take().map(|waiter| (waiter, late_by)));
         }
         self.len -= removed;
@@ -346,7 +346,7 @@ impl<A: Algorithm, W> Queue<A, W> {
 
     /// Returns the denial of a call that does not wait, made at `at`, while there are waiters: it
     /// would be allowed after the queue is empty.
-    pub fn denial(&mut self, key: &impl KeyView<A>, cost: u32, at: Time) -> Option<Decision> {
+    pub fn denial(&mut self, key: &impl KeyView<A>, cost: u64, at: Time) -> Option<Decision> {
         let projection = self.project(Priority::Low, key.now(), key)?;
         let empty_at = projection.at.max(at);
         let decision = peek_list(key.limits(), &projection.states, empty_at, cost);
@@ -380,7 +380,7 @@ impl<A: Algorithm, W> Queue<A, W> {
     fn removed(&mut self, rank: usize, call: &QueuedCall) {
         self.len -= 1;
         self.with_deadline -= usize::from(call.until.is_some());
-        self.waiting_cost -= u64::from(call.cost);
+        self.waiting_cost -= u128::from(call.cost);
         let len = self.len;
         if let Some(entries) = self.waiting.get_mut(rank) {
             drop_tombstones(entries, len);
@@ -417,7 +417,7 @@ impl<A: Algorithm> Clone for Projection<A> {
 
 impl<A: Algorithm> Projection<A> {
     /// Admits one more call. One that can never be admitted is skipped.
-    fn admit(&mut self, limits: &[A], now: Time, cost: u32) {
+    fn admit(&mut self, limits: &[A], now: Time, cost: u64) {
         if let Some(admission) = earliest_admission(limits, &self.states, self.at.max(now), cost)
             && let Some(as_of) = charge_time(limits, &self.states, admission, cost)
         {

@@ -170,7 +170,7 @@ impl Receipts {
         limits: &[A],
         states: &mut [A::State],
         now: Time,
-        cost: u32,
+        cost: u64,
     ) -> Result<Decision, Unsupported> {
         limits.iter().try_for_each(|limit| limit.require(Verb::Refund))?;
         self.fit(limits);
@@ -233,7 +233,7 @@ impl Receipts {
         states: &mut [A::State],
         now: Time,
         receipt: Receipt,
-        used: u32,
+        used: u64,
     ) -> bool {
         self.close(limits, states, now, receipt, used).is_some()
     }
@@ -246,7 +246,7 @@ impl Receipts {
         states: &mut [A::State],
         now: Time,
         receipt: Receipt,
-        used: u32,
+        used: u64,
     ) -> Option<bool> {
         let (block, at) = self.find(receipt)?;
         let charges = self.remove(limits, block, at);
@@ -261,7 +261,7 @@ impl Receipts {
         states: &mut [A::State],
         now: Time,
         charges: &[Charge],
-        used: u32,
+        used: u64,
         others: &mut [Charges],
     ) -> bool {
         let mut returned = false;
@@ -476,7 +476,7 @@ impl Receipts {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReserveCall {
     /// The cost.
-    pub cost: u32,
+    pub cost: u64,
     /// The longest delay that the caller accepts.
     pub max_wait: Span,
     /// The receipt, which no other open reservation of this key has.

@@ -13,12 +13,9 @@
 //! Heights are rounded up as the state is. Charges are whole units, which both rates express
 //! exactly, so the distances between heights stay exact and no return creates credit.
 
-use crate::bounds::Rate;
+use crate::bounds::Ratio;
 use crate::rollback::Charge;
 use crate::time::{Exact, Time};
-
-/// Longer than any duration that matters, and short enough to add to any moment.
-const LONGEST: u64 = 1 << 60;
 
 /// What became of a state that other limits adopted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,8 +47,8 @@ impl Adopted {
 /// The conversion of a bucket's moments from one rate to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rescaling {
-    old: Rate,
-    new: Rate,
+    old: Ratio,
+    new: Ratio,
     /// The moment of the change; `None` if all moments stay where they are, as in redis-cell.
     from: Option<Time>,
     /// The height of the converted stack, which no charge exceeds.
@@ -61,7 +58,7 @@ pub struct Rescaling {
 impl Rescaling {
     /// Converts the moment at which a bucket is full, and caps it at `most` after the change. What
     /// has leaked before the change is not converted.
-    pub(crate) fn of_usage(old: Rate, new: Rate, from: Time, full_at: Exact, most: Exact) -> Rescaling {
+    pub(crate) fn of_usage(old: Ratio, new: Ratio, from: Time, full_at: Exact, most: Exact) -> Rescaling {
         let mut rescaling =
             Rescaling { old, new, from: Some(from), top: Exact { whole: u64::MAX, part: u32::MAX } };
         let converted = rescaling.height(full_at.max(Exact::from_whole(from.as_micros())));
@@ -72,7 +69,7 @@ impl Rescaling {
 
     /// Keeps the moment at which a bucket is full. Only its fraction of a microsecond is rounded up
     /// to the parts of the new rate.
-    pub(crate) fn of_recovery_time(old: Rate, new: Rate, full_at: Exact) -> Rescaling {
+    pub(crate) fn of_recovery_time(old: Ratio, new: Ratio, full_at: Exact) -> Rescaling {
         let mut rescaling =
             Rescaling { old, new, from: None, top: Exact { whole: u64::MAX, part: u32::MAX } };
         rescaling.top = rescaling.height(full_at);
@@ -97,66 +94,41 @@ impl Rescaling {
         Exact { whole: from + above.whole, part: above.part }.min(self.top)
     }
 
-    /// Returns the time that the units of a duration take at the new rate, at most [`LONGEST`].
+    /// Returns the time that the units of a duration take at the new rate; a very long one is
+    /// capped.
     fn duration(&self, duration: Exact) -> Exact {
-        let old_period = u128::from(self.old.period().as_micros());
-        // In lowest terms, so that it does not matter how a rate is written.
-        let divisor = divisor(self.new);
-        let (count, period) =
-            (self.new.count() / divisor, u128::from(self.new.period().as_micros() / u64::from(divisor)));
-        // In units of 1/count microseconds this is also the units, times the old period. Cannot
-        // wrap: 2^60 times a count below 2^30, plus a part below it.
-        let units = u128::from(duration.whole) * u128::from(self.old.count()) + u128::from(duration.part);
-        let parts = (units / old_period)
-            .checked_mul(period)
-            // Cannot wrap: a remainder below 2^49 times a period below 2^49.
-            .and_then(|parts| parts.checked_add((units % old_period * period).div_ceil(old_period)))
-            .unwrap_or(u128::MAX);
-        match u64::try_from(parts / u128::from(count)) {
-            Ok(whole) if whole < LONGEST => {
-                let part = u32::try_from(parts % u128::from(count)).unwrap_or(0);
-                Exact { whole, part: part * divisor }
-            }
-            _ => Exact::from_whole(LONGEST),
-        }
+        let (old_micros, micros) = (u128::from(self.old.micros), u128::from(self.new.micros));
+        // In parts of a microsecond this is also the units, times the old numerator. Cannot wrap:
+        // 2^60 times less than 2^30 parts, plus less than one.
+        let units = u128::from(duration.whole) * u128::from(self.old.parts) + u128::from(duration.part);
+        let parts = (units / old_micros)
+            .checked_mul(micros)
+            // Cannot wrap: a remainder below 2^49 times a numerator below 2^49.
+            .and_then(|parts| parts.checked_add((units % old_micros * micros).div_ceil(old_micros)));
+        self.new.duration(parts.unwrap_or(u128::MAX))
     }
 
     /// Returns a moment with its fraction rounded up to the parts of the new rate.
     fn rounded(&self, moment: Exact) -> Exact {
-        let (count, old_count) = (u64::from(self.new.count()), u64::from(self.old.count()));
-        // Cannot wrap: both factors are below 2^30. A part is below its count, so the quotient is
-        // at most the new count.
-        let part = (u64::from(moment.part) * count).div_ceil(old_count);
-        if part == count {
+        let (parts, old_parts) = (u64::from(self.new.parts), u64::from(self.old.parts));
+        // Cannot wrap: both factors are below 2^30. A part is below its denominator, so the
+        // quotient is at most the new one.
+        let part = (u64::from(moment.part) * parts).div_ceil(old_parts);
+        if part == parts {
             return Exact::from_whole(moment.whole + 1);
         }
         Exact { whole: moment.whole, part: u32::try_from(part).unwrap_or(0) }
     }
 }
 
-/// Returns the greatest common divisor of a rate's count and period.
-fn divisor(rate: Rate) -> u32 {
-    let (mut divisor, mut rest) = (rate.period().as_micros(), u64::from(rate.count()));
-    while rest > 0 {
-        (divisor, rest) = (rest, divisor % rest);
-    }
-    // Always fits: it divides the count.
-    u32::try_from(divisor).unwrap_or(1)
-}
-
-/// Returns `true` if two rates are equal, however they are written.
-pub(crate) fn are_equal(left: Rate, right: Rate) -> bool {
-    let across = |left: Rate, right: Rate| u128::from(left.count()) * u128::from(right.period().as_micros());
-    across(left, right) == across(right, left)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bounds::Rate;
     use crate::time::{SECOND, Span};
 
-    fn rate(count: u64, micros: u64) -> Rate {
-        Rate::new(count, Span::from_micros(micros)).unwrap()
+    fn rate(count: u64, micros: u64) -> Ratio {
+        Rate::new(count, Span::from_micros(micros)).unwrap().ratio().unwrap()
     }
 
     #[test]

@@ -22,7 +22,7 @@ use core::slice;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Charge {
     /// The cost that was charged.
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
     /// Which stack: the window, or the time of the log entry. A bucket has only one.
     pub(crate) stack: u64,
     /// The height of the stack just after the charge: what the window or log entry then held. For a
@@ -46,7 +46,7 @@ pub enum Charges {
 
 impl Charges {
     /// Charges a call to all limits as of a moment, whatever remains.
-    pub fn make<A: Algorithm>(limits: &[A], states: &mut [A::State], as_of: Time, cost: u32) -> Charges {
+    pub fn make<A: Algorithm>(limits: &[A], states: &mut [A::State], as_of: Time, cost: u64) -> Charges {
         let charge = |(limit, state): (&A, &mut A::State)| limit.charge_and_record(state, as_of, cost);
         let mut charges = limits.iter().zip(states).map(charge);
         match (charges.len(), charges.next()) {
@@ -108,24 +108,24 @@ impl Charge {
     /// A charge to a state that is gone: nothing can be returned, and no settlement exceeds it. Its
     /// stack is later than any other, and early enough to add periods to it.
     pub(crate) const VOID: Charge =
-        Charge { cost: u32::MAX, stack: 1 << 62, height: Exact::ZERO, waited: false };
+        Charge { cost: u64::MAX, stack: 1 << 62, height: Exact::ZERO, waited: false };
 
     /// Returns the cost that was charged.
-    pub fn cost(&self) -> u32 {
+    pub fn cost(&self) -> u64 {
         self.cost
     }
 }
 
 /// Charges on the stack of a window or a log entry, which is in whole units.
 impl Charge {
-    pub(crate) fn on_stack(cost: u32, stack: u64, height: u64) -> Charge {
+    pub(crate) fn on_stack(cost: u64, stack: u64, height: u64) -> Charge {
         Charge { cost, stack, height: Exact { whole: height, part: 0 }, waited: false }
     }
 
     /// Returns what a stack that holds `left` can return of this charge, at most `most`. `None` if
     /// that is nothing.
-    pub(crate) fn roll_back(&self, most: u32, left: u64) -> Option<Rollback> {
-        let returned = u64::from(most).min(self.height.whole).min(left);
+    pub(crate) fn roll_back(&self, most: u64, left: u64) -> Option<Rollback> {
+        let returned = most.min(self.height.whole).min(left);
         let bottom = Exact { whole: self.height.whole - returned, part: 0 };
         (returned > 0).then_some(Rollback { stack: self.stack, top: self.height, bottom })
     }

@@ -15,6 +15,7 @@
 //!            in the same microsecond share an entry; and the time of the latest recorded call
 //! Formula    allow if the costs in (now - period, now] + cost <= count
 //! Promise    any stretch of one period admits at most count.
+//! Debt       the costs stop at `DEBT_MAX`, which is 2 * 10^12; only settling gets there.
 //! Rounding   none: everything is whole.
 //! Clock      a call earlier than the latest recorded one is decided and recorded at that one's
 //!            time; its waits count from its own. Only recording a call drops aged-out entries, so a
@@ -30,7 +31,7 @@
 //! ```
 
 use crate::algorithm::{Algorithm, Verb};
-use crate::bounds::{LOG_COUNT_MAX, OutOfBounds, Rate};
+use crate::bounds::{DEBT_MAX, LOG_COUNT_MAX, OutOfBounds, Rate};
 use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Rollback, Times};
 use crate::time::{Span, Time};
@@ -162,8 +163,8 @@ impl SlidingLog {
     ///
     /// # Errors
     /// If the count is above `count_max` or [`LOG_COUNT_MAX`].
-    pub fn with_count_max(rate: Rate, count_max: u32) -> Result<SlidingLog, OutOfBounds> {
-        let (count, most) = (u64::from(rate.count()), u64::from(count_max.min(LOG_COUNT_MAX)));
+    pub fn with_count_max(rate: Rate, count_max: u64) -> Result<SlidingLog, OutOfBounds> {
+        let (count, most) = (rate.count(), count_max.min(LOG_COUNT_MAX));
         if count > most {
             let advice = "a log records every call, use sliding-window for a count this large";
             return Err(OutOfBounds::above("count", count, most, advice));
@@ -227,19 +228,19 @@ impl Algorithm for SlidingLog {
     type State = Log;
 
     #[inline]
-    fn limit(&self) -> u32 {
+    fn limit(&self) -> u64 {
         self.rate.count()
     }
 
     #[inline]
-    fn remaining(&self, state: &Log, now: Time) -> u32 {
-        u32::try_from(self.sum(state, now)).map_or(0, |used| self.rate.count().saturating_sub(used))
+    fn remaining(&self, state: &Log, now: Time) -> u64 {
+        self.rate.count().saturating_sub(self.sum(state, now))
     }
 
     /// With `count=all` at most the count: calls before the newest that add up to it are not kept.
     fn used(&self, state: &Log, now: Time) -> u64 {
         let used = self.sum(state, now);
-        if self.count_all { used.min(self.rate.count().into()) } else { used }
+        if self.count_all { used.min(self.rate.count()) } else { used }
     }
 
     #[inline]
@@ -250,9 +251,9 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    fn retry_after(&self, state: &Log, now: Time, cost: u32) -> Span {
+    fn retry_after(&self, state: &Log, now: Time, cost: u64) -> Span {
         let oldest = self.oldest_live(state, now);
-        let room = u64::from(self.rate.count().saturating_sub(cost));
+        let room = self.rate.count().saturating_sub(cost);
         // The call fits once every entry up to this running total has aged out.
         let must_age_out = state.total_before(oldest) + state.sum_from(oldest).saturating_sub(room);
         let last_to_age_out = state.entries.partition_point(|entry| entry.total < must_age_out);
@@ -263,13 +264,18 @@ impl Algorithm for SlidingLog {
         !self.count_all || verb == Verb::Refund
     }
 
-    fn charge(&self, state: &mut Log, now: Time, cost: u32) -> Span {
+    fn charge(&self, state: &mut Log, now: Time, cost: u64) -> Span {
         for _ in 0..self.oldest_live(state, now) {
             state.pop_oldest();
         }
         state.rebase();
+        let cost = cost.min(DEBT_MAX.saturating_sub(state.sum_from(0)));
+        if cost == 0 {
+            return self.reset_after(state, now);
+        }
         state.latest = state.latest.max(now.as_micros());
-        let total = state.total_before(state.entries.len()) + u64::from(cost);
+        // Cannot wrap: what counts is below 2^41, and a running total restarts above 2^60.
+        let total = state.total_before(state.entries.len()) + cost;
         match state.entries.back_mut() {
             Some(last) if last.at == state.latest => last.total = total,
             _ => {
@@ -283,7 +289,7 @@ impl Algorithm for SlidingLog {
     }
 
     #[inline]
-    fn growth(&self, state: &Log, now: Time, cost: u32) -> usize {
+    fn growth(&self, state: &Log, now: Time, cost: u64) -> usize {
         let is_full = || self.oldest_live(state, now) == 0;
         if state.len() < state.capacity() || (!state.is_empty() && !is_full()) {
             return 0;
@@ -309,20 +315,20 @@ impl Algorithm for SlidingLog {
         state.entries.shrink_to_fit();
     }
 
-    fn record_denied(&self, state: &mut Log, now: Time, cost: u32) -> bool {
+    fn record_denied(&self, state: &mut Log, now: Time, cost: u64) -> bool {
         if !self.count_all || cost > self.rate.count() {
             return false;
         }
         self.charge(state, now, cost);
-        while state.entries.len() > 1 && state.sum_from(1) >= u64::from(self.rate.count()) {
+        while state.entries.len() > 1 && state.sum_from(1) >= self.rate.count() {
             state.pop_oldest();
         }
         true
     }
 
-    fn refund(&self, state: &mut Log, now: Time, cost: u32) -> bool {
+    fn refund(&self, state: &mut Log, now: Time, cost: u64) -> bool {
         let live = self.oldest_live(state, now);
-        let mut left = u64::from(cost);
+        let mut left = cost;
         // Newest first: what was charged last is returned first.
         while left > 0 && state.entries.len() > live {
             let newest = state.entries.len() - 1;
@@ -334,16 +340,16 @@ impl Algorithm for SlidingLog {
             }
             left = left.saturating_sub(here);
         }
-        left < u64::from(cost)
+        left < cost
     }
 
     /// The stack is an entry, identified by its time.
-    fn record(&self, state: &Log, cost: u32, _waited: bool) -> Charge {
+    fn record(&self, state: &Log, cost: u64, _waited: bool) -> Charge {
         let height = Self::find(state, state.latest).map_or(0, |index| Self::cost_at(state, index));
         Charge::on_stack(cost, state.latest, height)
     }
 
-    fn roll_back(&self, state: &mut Log, times: Times, charge: &Charge, most: u32) -> Option<Rollback> {
+    fn roll_back(&self, state: &mut Log, times: Times, charge: &Charge, most: u64) -> Option<Rollback> {
         let live = self.oldest_live(state, times.now);
         let index = Self::find(state, charge.stack).filter(|&index| index >= live)?;
         let here = Self::cost_at(state, index);

@@ -64,7 +64,7 @@
 #![allow(clippy::float_arithmetic, reason = "Guava's arithmetic is in doubles, and this must match it")]
 
 use crate::algorithm::{Algorithm, Charged, NotCharged, Verb, Waiting};
-use crate::bounds::{CENTURY, COUNT_MAX, OutOfBounds, Rate, checked_count, checked_period};
+use crate::bounds::{CENTURY, COUNT_ADVICE, OutOfBounds, Rate, STORED_MAX, checked_number, checked_period};
 use crate::cell::Cell;
 use crate::decision::Standing;
 use crate::rescaling::Adopted;
@@ -88,7 +88,7 @@ pub struct Smooth {
     initial: f64,
     start: Time,
     /// The whole part of `max`.
-    limit: u32,
+    limit: u64,
 }
 
 /// The price of stored permits: up to the threshold that of fresh ones, above it more and more.
@@ -183,12 +183,12 @@ impl Smooth {
     /// which cost nothing. A key starts with none, at the epoch.
     ///
     /// # Errors
-    /// If the burst is 0, if it or one second's worth is above [`COUNT_MAX`], or if storing it
+    /// If the burst is 0, if it or one second's worth is above [`STORED_MAX`], or if storing it
     /// would take more than a century.
     pub fn bursty(rate: Rate, burst: Option<u64>) -> Result<Smooth, OutOfBounds> {
         let per_second = permits_per_second(rate);
         let max = match burst {
-            Some(burst) => f64::from(checked_burst(rate, burst)?),
+            Some(burst) => double(checked_burst(rate, burst)?),
             None => per_second,
         };
         let limit = whole_permits("a second's worth", max, "add burst=N with fewer, or use a slower rate")?;
@@ -200,7 +200,7 @@ impl Smooth {
     ///
     /// # Errors
     /// If the warm-up is 0 or above [`crate::bounds::PERIOD_MAX`], or would store more than
-    /// [`COUNT_MAX`] permits.
+    /// [`STORED_MAX`] permits.
     pub fn warming_up(rate: Rate, WarmUp { period, cold }: WarmUp) -> Result<Smooth, OutOfBounds> {
         let micros = double(checked_period("warmup", period)?.as_micros());
         let stable = 1e6 / permits_per_second(rate);
@@ -219,13 +219,11 @@ impl Smooth {
     /// # Errors
     /// If that is more than is ever stored.
     pub fn starting_with(self, permits: u64) -> Result<Smooth, OutOfBounds> {
-        match u32::try_from(permits) {
-            Ok(permits) if permits <= self.limit => Ok(Smooth { initial: f64::from(permits), ..self }),
-            _ => {
-                let advice = "no more than that is ever stored, use that or less";
-                Err(OutOfBounds::above("initial", permits, u64::from(self.limit), advice))
-            }
+        if permits > self.limit {
+            let advice = "no more than that is ever stored, use that or less";
+            return Err(OutOfBounds::above("initial", permits, self.limit, advice));
         }
+        Ok(Smooth { initial: double(permits), ..self })
     }
 
     /// Sets the moment at which the limiter was created: Guava's clock starts there.
@@ -279,9 +277,9 @@ impl Smooth {
 
     /// Moves `next` on by the time of a cost.
     #[inline]
-    fn spend(&self, Permits { next, stored }: Permits, now: Time, cost: u32) -> Permits {
-        let take = stored.min(f64::from(cost));
-        let fresh = f64::from(cost) - take;
+    fn spend(&self, Permits { next, stored }: Permits, now: Time, cost: u64) -> Permits {
+        let take = stored.min(double(cost));
+        let fresh = double(cost) - take;
         let wait = self.time_of(stored, take).saturating_add(truncated(fresh * self.stable));
         // Cannot wrap: a moment is below 2^58 and a century below 2^52. After a step back `next`
         // may already be further away.
@@ -312,7 +310,7 @@ impl Smooth {
 
     /// Returns the integer part of the stored permits.
     #[inline]
-    fn whole(&self, permits: Permits) -> u32 {
+    fn whole(&self, permits: Permits) -> u64 {
         // After a change of parameters the last bit may be too high.
         whole(permits.stored).min(self.limit)
     }
@@ -326,39 +324,38 @@ impl Smooth {
 #[inline]
 fn decode(state: &Cell) -> Option<Permits> {
     let next = state.at.checked_sub(1)?;
-    Some(Permits { next, stored: f64::from_bits(u64::from(state.b) << 32 | u64::from(state.a)) })
+    Some(Permits { next, stored: f64::from_bits(state.number()) })
 }
 
 #[inline]
 fn encode(Permits { next, stored }: Permits) -> Cell {
-    let half = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).unwrap_or(u32::MAX);
     // Cannot wrap: a moment plus a century is below 2^59.
-    Cell { at: next + 1, a: half(stored.to_bits()), b: half(stored.to_bits() >> 32) }
+    Cell::of_number(next + 1, stored.to_bits())
 }
 
 impl Algorithm for Smooth {
     type State = Cell;
 
     #[inline]
-    fn limit(&self) -> u32 {
+    fn limit(&self) -> u64 {
         self.limit
     }
 
     /// Any cost is allowed once `next` has come. The stored permits only determine how long later
     /// calls wait.
     #[inline]
-    fn admits(&self, state: &Cell, now: Time, cost: u32, _remaining: u32) -> bool {
+    fn admits(&self, state: &Cell, now: Time, cost: u64, _remaining: u64) -> bool {
         cost == 0 || self.permits(state, now).next <= now.as_micros()
     }
 
     #[inline]
-    fn never_admits(&self, _cost: u32) -> bool {
+    fn never_admits(&self, _cost: u64) -> bool {
         false
     }
 
     #[inline(always)]
     #[allow(clippy::inline_always, reason = "see `Algorithm::check`")]
-    fn try_charge(&self, state: &mut Cell, now: Time, cost: u32) -> Result<Charged, NotCharged> {
+    fn try_charge(&self, state: &mut Cell, now: Time, cost: u64) -> Result<Charged, NotCharged> {
         let permits = self.permits(state, now);
         if cost == 0 || permits.next > now.as_micros() {
             return Err(NotCharged::UNKNOWN);
@@ -372,13 +369,13 @@ impl Algorithm for Smooth {
 
     /// Returns the integer part of the stored permits.
     #[inline]
-    fn remaining(&self, state: &Cell, now: Time) -> u32 {
+    fn remaining(&self, state: &Cell, now: Time) -> u64 {
         self.whole(self.permits(state, now))
     }
 
     /// Returns the whole permits that are not stored.
     fn used(&self, state: &Cell, now: Time) -> u64 {
-        u64::from(self.limit.saturating_sub(self.remaining(state, now)))
+        self.limit.saturating_sub(self.remaining(state, now))
     }
 
     /// Before the start, an unseen key's time includes the time until then.
@@ -387,7 +384,7 @@ impl Algorithm for Smooth {
         self.full_in(self.resync(permits, now), now)
     }
 
-    fn retry_after(&self, state: &Cell, now: Time, _cost: u32) -> Span {
+    fn retry_after(&self, state: &Cell, now: Time, _cost: u64) -> Span {
         Span::from_micros(self.permits(state, now).next.saturating_sub(now.as_micros()))
     }
 
@@ -405,42 +402,42 @@ impl Algorithm for Smooth {
         }
     }
 
-    fn charge(&self, state: &mut Cell, now: Time, cost: u32) -> Span {
+    fn charge(&self, state: &mut Cell, now: Time, cost: u64) -> Span {
         let permits = self.spend(self.permits(state, now), now, cost);
         *state = encode(permits);
         self.full_in(permits, now)
     }
 
     /// Stores permits. The wait of the next call is not shortened.
-    fn refund(&self, state: &mut Cell, now: Time, cost: u32) -> bool {
+    fn refund(&self, state: &mut Cell, now: Time, cost: u64) -> bool {
         let permits = self.permits(state, now);
         // A full key is left alone: moving `next` up to now would make a later step back stricter.
         let returns = cost > 0 && permits.stored < self.max;
         if returns {
-            *state = encode(Permits { stored: self.max.min(permits.stored + f64::from(cost)), ..permits });
+            *state = encode(Permits { stored: self.max.min(permits.stored + double(cost)), ..permits });
         }
         returns
     }
 
     /// Records what was stored before the charge, and the `next` after it.
-    fn charge_and_record(&self, state: &mut Cell, now: Time, cost: u32) -> Charge {
+    fn charge_and_record(&self, state: &mut Cell, now: Time, cost: u64) -> Charge {
         let before = self.permits(state, now);
         *state = encode(self.spend(before, now, cost));
         Charge::on_stack(cost, before.stored.to_bits(), state.at)
     }
 
     /// There are no receipts: `reserve` is not supported.
-    fn record(&self, _state: &Cell, cost: u32, _waited: bool) -> Charge {
+    fn record(&self, _state: &Cell, cost: u64, _waited: bool) -> Charge {
         Charge::on_stack(cost, 0, 0)
     }
 
     /// Rolls back a dequeued waiter that has gone away. If it was the last call, its charge is
     /// undone. If other calls went at the same moment, the permits that it took are stored again.
     /// If a call went later, that one has already waited for the cost, and nothing is returned.
-    fn roll_back(&self, state: &mut Cell, _times: Times, charge: &Charge, _most: u32) -> Option<Rollback> {
+    fn roll_back(&self, state: &mut Cell, _times: Times, charge: &Charge, _most: u64) -> Option<Rollback> {
         let stored = f64::from_bits(charge.stack);
-        let take = stored.min(f64::from(charge.cost));
-        let fresh = f64::from(charge.cost) - take;
+        let take = stored.min(double(charge.cost));
+        let fresh = double(charge.cost) - take;
         let wait = self.time_of(stored, take).saturating_add(truncated(fresh * self.stable));
         let next = charge.height.whole.checked_sub(1)?;
         let is_last = *state == encode(Permits { next, stored: stored - take });
@@ -490,13 +487,13 @@ impl Algorithm for Smooth {
 
 /// Returns the permits per second.
 fn permits_per_second(rate: Rate) -> f64 {
-    // Both operands are exact: at most 10^15, and a period of at most 2^49.
-    f64::from(rate.count()) * 1e6 / double(rate.period().as_micros())
+    // Both operands are exact below a count of 2^53 / 10^6; above that the product is rounded once.
+    double(rate.count()) * 1e6 / double(rate.period().as_micros())
 }
 
 /// Checks that a burst does not take longer than a century to store.
-fn checked_burst(rate: Rate, burst: u64) -> Result<u32, OutOfBounds> {
-    let burst = checked_count("burst", burst, 1)?;
+fn checked_burst(rate: Rate, burst: u64) -> Result<u64, OutOfBounds> {
+    let burst = checked_number("burst", burst, (1, STORED_MAX), COUNT_ADVICE)?;
     let micros =
         (u128::from(burst) * u128::from(rate.period().as_micros())).div_ceil(u128::from(rate.count()));
     if micros <= u128::from(CENTURY.as_micros()) {
@@ -508,18 +505,17 @@ fn checked_burst(rate: Rate, burst: u64) -> Result<u32, OutOfBounds> {
 }
 
 /// Returns the integer part of the most permits that can be stored.
-fn whole_permits(what: &'static str, permits: f64, advice: &'static str) -> Result<u32, OutOfBounds> {
-    if permits > f64::from(COUNT_MAX) {
-        return Err(OutOfBounds::above(what, truncated(permits), u64::from(COUNT_MAX), advice));
+fn whole_permits(what: &'static str, permits: f64, advice: &'static str) -> Result<u64, OutOfBounds> {
+    if permits > double(STORED_MAX) {
+        return Err(OutOfBounds::above(what, truncated(permits), STORED_MAX, advice));
     }
     Ok(whole(permits))
 }
 
 /// Returns the integer part of a number of permits.
 #[inline]
-fn whole(permits: f64) -> u32 {
-    // Always fits: at most 10^9.
-    u32::try_from(truncated(permits)).unwrap_or(u32::MAX)
+fn whole(permits: f64) -> u64 {
+    truncated(permits)
 }
 
 /// Rounds up to a whole microsecond.
@@ -624,7 +620,7 @@ mod tests {
         let smooth = Smooth::bursty(rate(1, 3_650 * DAY), None).unwrap();
         let mut state = Cell::UNSEEN;
         for now in [Time::EPOCH, Time::MAX] {
-            assert!(smooth.check(&mut state, now, u32::MAX).allowed());
+            assert!(smooth.check(&mut state, now, u64::MAX).allowed());
             assert_eq!(smooth.retry_after(&state, now, 1), CENTURY);
             state = Cell::UNSEEN;
         }

@@ -48,7 +48,7 @@ pub struct TokenBucket {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Initial {
-    tokens: u32,
+    tokens: u64,
     start: Time,
 }
 
@@ -69,15 +69,11 @@ impl TokenBucket {
     /// If `tokens` is more than the burst.
     pub fn starting_with(self, tokens: u64, start: Time) -> Result<TokenBucket, OutOfBounds> {
         let burst = self.gcra.burst();
-        match u32::try_from(tokens) {
-            Ok(tokens) if tokens <= burst => {
-                Ok(TokenBucket { initial: (tokens < burst).then_some(Initial { tokens, start }), ..self })
-            }
-            _ => {
-                let advice = "a bucket cannot start with more than its burst, so use the burst or less";
-                Err(OutOfBounds::above("initial", tokens, u64::from(burst), advice))
-            }
+        if tokens > burst {
+            let advice = "a bucket cannot start with more than its burst, so use the burst or less";
+            return Err(OutOfBounds::above("initial", tokens, burst, advice));
         }
+        Ok(TokenBucket { initial: (tokens < burst).then_some(Initial { tokens, start }), ..self })
     }
 }
 
@@ -107,7 +103,7 @@ impl TokenBucket {
 
     /// Out of line to keep the fast path small: most keys have called before.
     #[cold]
-    fn filling(&self, tokens: u32, since: Time) -> Cell {
+    fn filling(&self, tokens: u64, since: Time) -> Cell {
         self.gcra.with_used(self.gcra.burst() - tokens, since)
     }
 }

@@ -12,7 +12,7 @@ use core::fmt;
 pub trait Verbs: Algorithm {
     /// Decides whether a call would be allowed now. Charges nothing, so `remaining` and
     /// `reset_after` are the current ones.
-    fn peek(&self, state: &Self::State, now: Time, cost: u32) -> Decision {
+    fn peek(&self, state: &Self::State, now: Time, cost: u64) -> Decision {
         let remaining = self.remaining(state, now);
         if !self.admits(state, now, cost, remaining) {
             return self.denied(state, now, cost, remaining);
@@ -46,7 +46,7 @@ pub trait Verbs: Algorithm {
         &self,
         state: &Self::State,
         now: Time,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
     ) -> Result<Span, RetryAfter> {
         if cost == 0 {
@@ -75,7 +75,7 @@ pub trait Verbs: Algorithm {
 
     /// Charges `cost` now, if the caller can act within `max_wait`, after the decision's delay.
     /// This is a reservation without a receipt.
-    fn check_within(&self, state: &mut Self::State, now: Time, cost: u32, max_wait: Span) -> Decision {
+    fn check_within(&self, state: &mut Self::State, now: Time, cost: u64, max_wait: Span) -> Decision {
         match self.reserve_wait(state, now, cost, max_wait) {
             Err(retry_after) => Decision::deny(self.standing(state, now), retry_after),
             Ok(delay) => {
@@ -94,7 +94,7 @@ pub trait Verbs: Algorithm {
         state: &mut Self::State,
         times: Times,
         charge: &Charge,
-        used: u32,
+        used: u64,
     ) -> Option<Rollback> {
         if used > charge.cost {
             self.charge(state, times.now, used - charge.cost);
@@ -114,14 +114,14 @@ pub trait Verbs: Algorithm {
     /// Returns how the key stands, given what remains.
     #[doc(hidden)]
     #[inline]
-    fn standing_with(&self, state: &Self::State, now: Time, remaining: u32) -> Standing {
+    fn standing_with(&self, state: &Self::State, now: Time, remaining: u64) -> Standing {
         Standing { limit: self.limit(), remaining, reset_after: self.reset_after(state, now) }
     }
 
     /// Returns the denial of a cost that is not allowed now.
     #[doc(hidden)]
     #[inline]
-    fn denied(&self, state: &Self::State, now: Time, cost: u32, remaining: u32) -> Decision {
+    fn denied(&self, state: &Self::State, now: Time, cost: u64, remaining: u64) -> Decision {
         let retry_after = if self.never_admits(cost) {
             RetryAfter::Never
         } else {

@@ -42,7 +42,7 @@ pub use gradient::{
 pub use window::{SAMPLE_MAX, SAMPLE_MIN, SAMPLES_MIN, SHORTEST_RTT};
 
 use gradient::GradientState;
-use sluicegate_core::bounds::{OutOfBounds, checked_count, checked_number};
+use sluicegate_core::bounds::{OutOfBounds, checked_number, checked_permits};
 use sluicegate_core::time::SECOND;
 use sluicegate_core::{Span, Time};
 
@@ -77,10 +77,10 @@ impl Range {
     /// Creates a range from `min` to `max` that starts with `start`.
     ///
     /// # Errors
-    /// If one of them is 0 or above [`COUNT_MAX`](sluicegate_core::bounds::COUNT_MAX), or they are
+    /// If one of them is 0 or above [`PERMITS_MAX`](sluicegate_core::bounds::PERMITS_MAX), or they are
     /// out of order.
     pub fn new(start: u64, min: u64, max: u64) -> Result<Range, OutOfBounds> {
-        let checked = |what, value| checked_count(what, value, 1);
+        let checked = |what, value| checked_permits(what, value, 1);
         let (start, min, max) = (checked("start", start)?, checked("min", min)?, checked("max", max)?);
         let advice = ["lower min=, or start higher", "raise max=, or start lower"];
         checked_number("start", start.into(), (min, max), advice)?;

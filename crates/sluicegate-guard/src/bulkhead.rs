@@ -35,7 +35,7 @@ use sluicegate::internal::MaxWait;
 use sluicegate::internal::sync::{Mutex, MutexGuard};
 use sluicegate::wait::Denial;
 use sluicegate_core::Time;
-use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::bounds::PERMITS_MAX;
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -247,7 +247,7 @@ impl Inner {
 
 /// Clamps a limit to its bounds.
 fn checked_limit(limit: u32) -> u32 {
-    limit.clamp(1, COUNT_MAX)
+    limit.clamp(1, PERMITS_MAX)
 }
 
 impl Permit {

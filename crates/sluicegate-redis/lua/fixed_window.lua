@@ -15,10 +15,10 @@
 local function fixed_window_read(key, a)
   local raw = call('GET', key)
   if raw then
-    if string.sub(raw, 13) == ARGV[a] then
-      local ends, used = struct.unpack('<dI4', raw)
+    if string.sub(raw, 15) == ARGV[a] then
+      local ends, used = struct.unpack('<dI6', raw)
       return { raw = raw, ends = ends, used = used }
-    elseif string.sub(raw, 13, 14) ~= '1 ' then
+    elseif string.sub(raw, 15, 16) ~= '1 ' then
       return nil, raw
     end
   end
@@ -53,13 +53,12 @@ end
 
 local function fixed_window_charge(s, a, cost)
   if now < s.ends then
-    -- Only debt gets this far, and any count above the limit denies.
-    s.used = math.min(s.used + cost, 4294967295)
+    s.used = math.min(s.used + cost, DEBT_MAX)
     s.keeps_expiry = true
     return
   end
   s.ends = fixed_window_end(a)
-  s.used = cost
+  s.used = math.min(cost, DEBT_MAX)
 end
 
 local function fixed_window_try(s, a)
@@ -77,7 +76,7 @@ local function fixed_window_write(key, s, a)
     call('DEL', key)
     return
   end
-  local value = struct.pack('<dI4', s.ends, s.used) .. ARGV[a]
+  local value = struct.pack('<dI6', s.ends, s.used) .. ARGV[a]
   if s.keeps_expiry then
     call('SET', key, value, 'KEEPTTL')
   else

@@ -3,8 +3,8 @@
 -- check/gcra.lua.
 --
 -- KEYS      the key's state under this limit
--- ARGV[a]   tag: '1 COUNT/PERIOD ', the version of the format and the rate of the state
---     a+1   count       the parts of a microsecond
+-- ARGV[a]   tag: '1 COUNT/PERIOD ', the version of the format and the rate of the state, reduced
+--     a+1   count       of the reduced rate: the parts of a microsecond, below 2^30
 --     a+2,3 fill        the time to fill the bucket, in whole microseconds and parts
 --     a+4,5 due         the time that the cost takes to recover
 --     a+6   start       of a bucket with `initial`, or ''

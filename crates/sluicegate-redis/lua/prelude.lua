@@ -21,3 +21,6 @@ if micros == '' then
   slack, seconds, micros = 1000, time[1], time[2]
 end
 local now = seconds * 1000000 + micros
+
+-- The most that a window or a log holds, debt included.
+local DEBT_MAX = 2000000000000

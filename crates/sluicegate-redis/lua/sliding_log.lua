@@ -283,10 +283,12 @@ end
 
 -- Records a call. Calls that have aged out are dropped whenever the state is rewritten.
 local function sliding_log_enter(s, a, cost)
+  cost = math.min(cost, DEBT_MAX - s.used)
+  if cost <= 0 then
+    return
+  end
   local key, at, period = s.key, math.max(now, s.latest), tonumber(ARGV[a + 2])
   local expiry = string.format('%d', (at + 2 * period - now) / 1000 + slack)
-  -- Far above what any count allows, so that only debt is cut off.
-  cost = math.min(cost, TOTAL_MAX - s.used)
   if s.oldest > s.blocks and s.first > s.last then
     -- Nothing counts.
     if s.is_long then

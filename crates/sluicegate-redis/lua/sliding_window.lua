@@ -6,17 +6,25 @@
 --     a+2   cost
 --     a+3   period
 -- State     packed at, prev, cur .. tag at is when a call was last allowed; prev and cur are the
---           counts of the windows at that time
+--           counts of the windows at that time, at most 2^32 - 1 each if the limit's count is
 -- Formula   allow if prev * (period - e) / period + cur + cost <= count, multiplied out
 -- Reply     the state before the call
+
+-- The most that a counter holds, debt included.
+local function sliding_window_most(a)
+  return tonumber(ARGV[a + 1]) > 4294967295 and DEBT_MAX or 4294967295
+end
 
 local function sliding_window_read(key, a)
   local raw = call('GET', key)
   local s = { raw = raw, at = 0, prev = 0, cur = 0 }
   if raw then
-    if string.sub(raw, 17) == ARGV[a] then
-      s.at, s.prev, s.cur = struct.unpack('<dI4I4', raw)
-    elseif string.sub(raw, 17, 18) ~= '1 ' then
+    if string.sub(raw, 21) == ARGV[a] then
+      s.at, s.prev, s.cur = struct.unpack('<dI6I6', raw)
+      -- A limit with a larger count may have written it.
+      local most = sliding_window_most(a)
+      s.prev, s.cur = math.min(s.prev, most), math.min(s.cur, most)
+    elseif string.sub(raw, 21, 22) ~= '1 ' then
       return nil, raw
     else
       s.raw = false
@@ -35,17 +43,21 @@ local function sliding_window_read(key, a)
   return s
 end
 
--- Returns a product in three limbs: 20 bits each, the highest one larger. (a below 2^32, b below
--- 2^53)
+-- Returns a product in four limbs: 20 bits each, the highest one larger. (a below 2^41, b below
+-- 2^53; so no limb has more than 43 bits before it passes on its carry.)
 local function sliding_window_product(a, b)
+  local a0 = a % 1048576
+  local a1 = (a - a0) / 1048576
   local b0 = b % 1048576
   local b1 = (b - b0) / 1048576 % 1048576
   local b2 = math.floor(b / 1099511627776)
-  local low = a * b0
-  local carry = math.floor(low / 1048576)
-  local middle = a * b1 + carry
-  local carried = math.floor(middle / 1048576)
-  return a * b2 + carried, middle - carried * 1048576, low - carry * 1048576
+  local r0 = a0 * b0
+  local carry = math.floor(r0 / 1048576)
+  local r1 = a0 * b1 + a1 * b0 + carry
+  local carried = math.floor(r1 / 1048576)
+  local r2 = a0 * b2 + a1 * b1 + carried
+  local last = math.floor(r2 / 1048576)
+  return a1 * b2 + last, r2 - last * 1048576, r1 - carried * 1048576, r0 - carry * 1048576
 end
 
 -- Returns true if a * b <= c * d, exactly.
@@ -54,14 +66,16 @@ local function sliding_window_at_most(a, b, c, d)
   if left < 9007199254740992 and right < 9007199254740992 then
     return left <= right
   end
-  local l2, l1, l0 = sliding_window_product(a, b)
-  local r2, r1, r0 = sliding_window_product(c, d)
-  return l2 < r2 or l2 == r2 and (l1 < r1 or l1 == r1 and l0 <= r0)
+  local l3, l2, l1, l0 = sliding_window_product(a, b)
+  local r3, r2, r1, r0 = sliding_window_product(c, d)
+  if l3 ~= r3 or l2 ~= r2 then
+    return l3 < r3 or l3 == r3 and l2 < r2
+  end
+  return l1 < r1 or l1 == r1 and l0 <= r0
 end
 
 local function sliding_window_charge(s, a, cost)
-  -- Only debt gets this far, and any count above the limit denies.
-  s.cur = math.min(s.cur + cost, 4294967295)
+  s.cur = math.min(s.cur + cost, sliding_window_most(a))
 end
 
 local function sliding_window_try(s, a)
@@ -75,7 +89,7 @@ local function sliding_window_try(s, a)
 end
 
 local function sliding_window_write(key, s, a)
-  local value = struct.pack('<dI4I4', s.at, s.prev, s.cur) .. ARGV[a]
+  local value = struct.pack('<dI6I6', s.at, s.prev, s.cur) .. ARGV[a]
   local period = tonumber(ARGV[a + 3])
   local faded = math.max(now, s.at - s.at % period + 2 * period)
   call('SET', key, value, 'PX', string.format('%d', (faded - now) / 1000 + slack))

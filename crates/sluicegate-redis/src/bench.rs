@@ -19,7 +19,7 @@ pub struct Sent {
 
 /// Returns the script call of a check under one limit, at the server's time. `None` for a limit
 /// that cannot be shared.
-pub fn check(limit: &Limit, key: &[u8], cost: u32) -> Option<Sent> {
+pub fn check(limit: &Limit, key: &[u8], cost: u64) -> Option<Sent> {
     let encoded = EncodedLimit::new(limit, None)?;
     let name = Names::new(crate::KEY_PREFIX_DEFAULT, "bench")?.state(0, encoded.letter, key);
     let mut call = ScriptCall::new(encoded.check(), &[&name]).at(None);

@@ -50,7 +50,7 @@ struct Entries {
 pub(crate) struct Denial {
     /// The limits that denied: other limits on the same key may decide differently.
     pub(crate) owner: Arc<str>,
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
     pub(crate) decision: Decision,
     /// Before the call was sent. Expiry counts from here, so that no denial is cached for too long.
     pub(crate) began: Instant,
@@ -90,8 +90,8 @@ impl DenialCache {
         &self,
         name: impl FnOnce() -> Vec<u8>,
         owner: &str,
-        cost: u32,
-        cost_max: u32,
+        cost: u64,
+        cost_max: u64,
         now: Instant,
     ) -> Option<Decision> {
         if self.expiry.load(Relaxed) <= self.micros(now) {
@@ -169,18 +169,18 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// The decision for a call of this cost once `used` is charged.
-    fn decision(limit: &str, used: u32, cost: u32) -> Decision {
+    fn decision(limit: &str, used: u64, cost: u64) -> Decision {
         let limiter = Limiter::new(limit).unwrap();
         assert!(limiter.check_at("user:42", used.into(), Time::EPOCH).allowed());
         limiter.check_at("user:42", cost.into(), Time::EPOCH)
     }
 
-    fn denial(limit: &str, used: u32, cost: u32, began: Instant) -> Denial {
+    fn denial(limit: &str, used: u64, cost: u64, began: Instant) -> Denial {
         let decision = decision(limit, used, cost);
         Denial { owner: "us".into(), cost, decision, began, received: began + 2 * MS }
     }
 
-    fn get(denials: &DenialCache, name: &str, cost: u32, at: Instant) -> Option<Decision> {
+    fn get(denials: &DenialCache, name: &str, cost: u64, at: Instant) -> Option<Decision> {
         denials.get(|| name.into(), "us", cost, 10, at)
     }
 

@@ -15,10 +15,11 @@ mod state;
 use crate::script::{Script, ScriptCall};
 use crate::scripts;
 use calendar::Bounds;
-use packed::{EXACT, Length, Packed};
+pub(crate) use packed::EXACT;
+use packed::{Length, Packed};
 use sluicegate::limit::{CalendarUnit, Initial, Spec, WindowSpec};
 use sluicegate::{Limit, Span, Time};
-use sluicegate_core::bounds::CENTURY;
+use sluicegate_core::bounds::{CENTURY, Ratio};
 use sluicegate_core::smooth::Parameters;
 use sluicegate_core::time::YEAR;
 use sluicegate_core::{AnyLimit, CellLimit, Rate};
@@ -31,7 +32,7 @@ const VERSION: &str = "1 ";
 
 /// A log of at most this many calls is stored as one string, which is faster. (With its free slots
 /// it takes about 3 KB.)
-const SHORT_LOG: u32 = 200;
+const SHORT_LOG: u64 = 200;
 
 /// The number of arguments per limit in a script for lists of limits, including its letter.
 const BLOCK: usize = 18;
@@ -63,13 +64,13 @@ pub(crate) struct Place {
 
 enum Kind {
     Bucket {
-        rate: Rate,
-        burst: u32,
+        ratio: Ratio,
+        burst: u64,
         is_paced: bool,
-        initial: Option<(Time, u32)>,
+        initial: Option<(Time, u64)>,
     },
     FixedWindow {
-        count: u32,
+        count: u64,
         windows: Windows,
     },
     SlidingWindow {
@@ -91,12 +92,11 @@ enum Windows {
     Calendar { unit: CalendarUnit, known: Mutex<Bounds> },
 }
 
-/// Returns `units * period / count`, exact below [`EXACT`] and at least that beyond.
-fn time_for(rate: Rate, units: u32) -> Length {
-    let (count, period) = (u128::from(rate.count()), u128::from(rate.period().as_micros()));
-    let parts = u128::from(units) * period;
-    let whole = u64::try_from(parts / count).unwrap_or(u64::MAX).min(EXACT);
-    Length { whole, part: u64::try_from(parts % count).unwrap_or(0) }
+/// Returns the time for a number of units, exact below [`EXACT`] and at least that beyond.
+fn time_for(Ratio { micros, parts }: Ratio, units: u64) -> Length {
+    let (all, parts) = (u128::from(units) * u128::from(micros), u128::from(parts));
+    let whole = u64::try_from(all / parts).unwrap_or(u64::MAX).min(EXACT);
+    Length { whole, part: u64::try_from(all % parts).unwrap_or(0) }
 }
 
 impl EncodedLimit {
@@ -105,8 +105,10 @@ impl EncodedLimit {
     /// that this returns `None`.
     pub(crate) fn new(limit: &Limit, start: Option<Time>) -> Option<EncodedLimit> {
         let bucket = |rate: Rate, burst, is_paced, initial| {
-            let tag = format!("{VERSION}{}/{} ", rate.count(), rate.period().as_micros());
-            (tag, Kind::Bucket { rate, burst, is_paced, initial })
+            // The limit was validated, so its rate is exact.
+            let ratio = rate.ratio().ok()?;
+            let tag = format!("{VERSION}{}/{} ", ratio.parts, ratio.micros);
+            Some((tag, Kind::Bucket { ratio, burst, is_paced, initial }))
         };
         let made = limit.made_at(start.unwrap_or_else(|| SystemTime::now().into()))?;
         let (letter, (tag, kind)) = match limit.spec() {
@@ -117,12 +119,12 @@ impl EncodedLimit {
                         Some((written.or(start)?, burst - tokens))
                     }
                 };
-                ('t', bucket(*rate, *burst, false, initial.filter(|(_, missing)| *missing > 0)))
+                ('t', bucket(*rate, *burst, false, initial.filter(|(_, missing)| *missing > 0))?)
             }
-            Spec::LeakyBucket { rate, capacity } => ('l', bucket(*rate, *capacity, false, None)),
+            Spec::LeakyBucket { rate, capacity } => ('l', bucket(*rate, *capacity, false, None)?),
             // The interval was validated, so this rate exists.
-            Spec::MinInterval { interval } => ('m', bucket(Rate::new(1, *interval).ok()?, 1, false, None)),
-            Spec::Pacer { rate, queue } => ('p', bucket(*rate, queue + 1, true, None)),
+            Spec::MinInterval { interval } => ('m', bucket(Rate::new(1, *interval).ok()?, 1, false, None)?),
+            Spec::Pacer { rate, queue } => ('p', bucket(*rate, queue + 1, true, None)?),
             Spec::FixedWindow { count, windows } => ('f', fixed_window(*count, windows, limit)?),
             Spec::SlidingWindow { rate } => {
                 let tag = format!("{VERSION}{} ", rate.period().as_micros());
@@ -174,23 +176,23 @@ impl EncodedLimit {
 
     /// Adds the arguments of a check under this limit alone. Numbers are packed, which is faster to
     /// read in a script.
-    pub(crate) fn add_check(&self, call: &mut ScriptCall, cost: u32, max_wait: Span, now: Option<Time>) {
+    pub(crate) fn add_check(&self, call: &mut ScriptCall, cost: u64, max_wait: Span, now: Option<Time>) {
         match &self.kind {
             Kind::Smooth { parameters } => {
                 call.arg(&self.tag).arg(cost).arg(&**parameters).arg(max_wait.as_micros());
             }
-            Kind::Bucket { rate, burst, initial, .. } => {
-                let (fill, due) = (time_for(*rate, *burst), time_for(*rate, cost));
+            Kind::Bucket { ratio, burst, initial, .. } => {
+                let (fill, due) = (time_for(*ratio, *burst), time_for(*ratio, cost));
                 call.arg(&self.tag);
-                call.arg(&*Packed::new().u32(rate.count()).length(&fill).length(&due).0);
+                call.arg(&*Packed::new().u32(ratio.parts).length(&fill).length(&due).0);
                 if let Some((start, missing)) = initial {
-                    let missing = time_for(*rate, *missing);
+                    let missing = time_for(*ratio, *missing);
                     call.arg(&*Packed::new().f64(start.as_micros()).length(&missing).0);
                 }
             }
             Kind::FixedWindow { count, windows } => {
                 call.arg(&self.tag);
-                let packed = Packed::new().u32(*count).u32(cost);
+                let packed = Packed::new().f64(*count).f64(cost);
                 match windows {
                     Windows::Aligned { start, period } => {
                         call.arg(&*packed.f64(*period).f64(start.as_micros()).0);
@@ -206,7 +208,7 @@ impl EncodedLimit {
                 }
             }
             Kind::SlidingLog { rate, count_all: false } => {
-                let packed = Packed::new().u32(rate.count()).u32(cost).f64(rate.period().as_micros());
+                let packed = Packed::new().f64(rate.count()).f64(cost).f64(rate.period().as_micros());
                 call.arg(&*packed.0);
             }
             Kind::SlidingWindow { .. } | Kind::SlidingLog { count_all: true, .. } => {
@@ -216,18 +218,18 @@ impl EncodedLimit {
     }
 
     /// Adds the arguments of the algorithm's functions, and returns their number.
-    fn add_arguments(&self, call: &mut ScriptCall, cost: u32, now: Option<Time>) -> usize {
+    fn add_arguments(&self, call: &mut ScriptCall, cost: u64, now: Option<Time>) -> usize {
         match &self.kind {
-            Kind::Bucket { rate, burst, initial, .. } => {
-                let (fill, due) = (time_for(*rate, *burst), time_for(*rate, cost));
+            Kind::Bucket { ratio, burst, initial, .. } => {
+                let (fill, due) = (time_for(*ratio, *burst), time_for(*ratio, cost));
                 call.arg(&self.tag)
-                    .arg(rate.count())
+                    .arg(ratio.parts)
                     .arg(fill.whole)
                     .arg(fill.part)
                     .arg(due.whole)
                     .arg(due.part);
                 let Some((start, missing)) = initial else { return 6 };
-                let missing = time_for(*rate, *missing);
+                let missing = time_for(*ratio, *missing);
                 call.arg(start.as_micros()).arg(missing.whole).arg(missing.part);
                 9
             }
@@ -266,7 +268,7 @@ impl EncodedLimit {
     }
 
     /// Adds the block of arguments for a script that takes lists of limits.
-    pub(crate) fn add_block(&self, call: &mut ScriptCall, cost: u32, now: Option<Time>, place: &Place) {
+    pub(crate) fn add_block(&self, call: &mut ScriptCall, cost: u64, now: Option<Time>, place: &Place) {
         let letter = match self.kind {
             Kind::Bucket { .. } => "b",
             Kind::FixedWindow { .. } => "f",
@@ -276,14 +278,14 @@ impl EncodedLimit {
         };
         call.arg(letter);
         let mut added = 1 + self.add_arguments(call, cost, now);
-        if let Kind::Bucket { rate, burst, is_paced, .. } = &self.kind {
+        if let Kind::Bucket { ratio, burst, is_paced, .. } = &self.kind {
             for _ in added..10 {
                 call.arg("");
             }
-            let interval = time_for(*rate, 1);
+            let interval = time_for(*ratio, 1);
             call.arg(interval.whole).arg(interval.part).arg(cost).arg(*burst);
             call.arg(if *is_paced { "paced" } else { "" });
-            call.arg(if place.preserve_recovery_time { 0 } else { rate.period().as_micros() });
+            call.arg(if place.preserve_recovery_time { 0 } else { ratio.micros });
             call.arg(place.receipts).arg(place.limit);
             added = BLOCK;
         }
@@ -293,7 +295,7 @@ impl EncodedLimit {
     }
 }
 
-fn fixed_window(count: u32, windows: &WindowSpec, limit: &Limit) -> Option<(String, Kind)> {
+fn fixed_window(count: u64, windows: &WindowSpec, limit: &Limit) -> Option<(String, Kind)> {
     let (name, windows) = match windows {
         WindowSpec::Aligned { start, period } => {
             let (start, period) = (*start, period.as_micros());
@@ -330,7 +332,7 @@ impl Kind {
     /// How far in the future the times lie that a script computes.
     fn reach(&self) -> u64 {
         match self {
-            Kind::Bucket { rate, burst, .. } => time_for(*rate, *burst).whole + CENTURY.as_micros() + 2,
+            Kind::Bucket { ratio, burst, .. } => time_for(*ratio, *burst).whole + CENTURY.as_micros() + 2,
             Kind::FixedWindow { windows, .. } => match windows {
                 Windows::Aligned { period, .. } | Windows::First { period } => *period,
                 Windows::Calendar { .. } => 3 * YEAR,

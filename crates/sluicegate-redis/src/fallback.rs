@@ -7,7 +7,7 @@ use sluicegate::backend::{Answer, Source};
 use sluicegate::internal::within;
 use sluicegate::semaphore::Semaphore;
 use sluicegate::{Decision, Limit, Limiter, RetryAfter, Span};
-use sluicegate_core::bounds::{COUNT_MAX, saturating_count};
+use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_core::decision::store::{by_no_limit, unlimited};
 
 /// The `retry_after` of a call that is denied because the store fails.
@@ -16,8 +16,8 @@ pub(crate) const RETRY_AFTER: Span = Span::from_micros(1_000_000);
 /// What answers while the store fails. `L` decides in this process's memory.
 pub(crate) enum Fallback<L> {
     Error,
-    Allow { limit: u32 },
-    Deny { limit: u32 },
+    Allow { limit: u64 },
+    Deny { limit: u64 },
     Local(L),
 }
 
@@ -48,7 +48,6 @@ impl<L> Fallback<L> {
         limit: u64,
         local: impl FnOnce() -> Result<L, sluicegate::BuildError>,
     ) -> Result<Fallback<L>, BuildError> {
-        let limit = saturating_count(limit);
         Ok(match on_store_failure {
             OnStoreFailure::Error => Fallback::Error,
             OnStoreFailure::Allow => Fallback::Allow { limit },

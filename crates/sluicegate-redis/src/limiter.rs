@@ -44,7 +44,6 @@ use sluicegate_core::algorithm;
 use sluicegate_core::all_of::{
     check_list, check_within_list, next_window_list, peek_list, take_list, usage_list,
 };
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::receipts::{Receipt as Name, Receipts, ReserveCall};
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState};
@@ -326,12 +325,7 @@ impl RedisLimiter {
 
     /// Describes a call, to be made with others: see [`check_all`] and [`check_each`].
     pub fn call(&self, key: impl Key, cost: u64) -> RedisCall<'_> {
-        RedisCall {
-            inner: &self.inner,
-            key: Cow::Owned(key.to_bytes().into_owned()),
-            cost: saturating_count(cost),
-            at: None,
-        }
+        RedisCall { inner: &self.inner, key: Cow::Owned(key.to_bytes().into_owned()), cost, at: None }
     }
 
     /// The limits.
@@ -364,8 +358,7 @@ impl Inner {
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
         let states = self.execute_states(self.call(key, cost, at), Verb::Read).await;
-        let peeked =
-            states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, saturating_count(cost)));
+        let peeked = states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, cost));
         self.answered(peeked, |limiter| Some(limiter.peek(key, cost)))
     }
 
@@ -379,7 +372,7 @@ impl Inner {
         let decided = async {
             let (success, now, mut states) =
                 self.execute_states(self.call(key, up_to, at), Verb::Take).await?;
-            let taken = take_list(&self.compiled, &mut states, now, saturating_count(up_to));
+            let taken = take_list(&self.compiled, &mut states, now, up_to);
             let (decision, taken) = taken.unwrap_or_else(|_| unreachable_verb());
             require_agreement(success, taken > 0)?;
             Ok((decision, u64::from(taken)))
@@ -510,7 +503,7 @@ impl Inner {
     }
 
     fn call<'a>(self: &'a Arc<Inner>, key: &'a [u8], cost: u64, at: Option<Time>) -> RedisCall<'a> {
-        RedisCall { inner: self, key: Cow::Borrowed(key), cost: saturating_count(cost), at }
+        RedisCall { inner: self, key: Cow::Borrowed(key), cost, at }
     }
 
     /// Fails unless all limits support the verb.
@@ -582,7 +575,7 @@ impl Inner {
     }
 
     /// Recomputes the decision of a check from the states before the check.
-    fn decided(&self, reply: ScriptReply, cost: u32) -> Result<Decision, StoreFailure> {
+    fn decided(&self, reply: ScriptReply, cost: u64) -> Result<Decision, StoreFailure> {
         let (success, now, mut states) = self.states(reply)?;
         let decision = match (self.encoded.as_slice(), states.as_slice()) {
             _ if cost == 0 => peek_list(&self.compiled, &states, now, 0),

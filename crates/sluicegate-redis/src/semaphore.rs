@@ -46,7 +46,6 @@ use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::semaphore::{Grant, LeaseId, Semaphore};
 use sluicegate::{IntoLimits, Key, Limit, Time, Usage};
-use sluicegate_core::bounds::saturating_count;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -289,7 +288,7 @@ impl Inner {
         cost: u64,
         at: Option<Time>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
-        self.counted(self.acquire_now(key, saturating_count(cost), self.member.limit(), at).await)
+        self.counted(self.acquire_now(key, cost, self.member.limit(), at).await)
     }
 
     pub(crate) async fn acquire(
@@ -298,11 +297,11 @@ impl Inner {
         cost: u64,
         until: Option<Instant>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
-        self.counted(self.wait(key, saturating_count(cost), until).await)
+        self.counted(self.wait(key, cost, until).await)
     }
 
     pub(crate) async fn peek(&self, key: &[u8], cost: u64, at: Option<Time>) -> Result<Answer, StoreFailure> {
-        let answer = match self.send_peek(key, saturating_count(cost), self.member.limit(), at).await {
+        let answer = match self.send_peek(key, cost, self.member.limit(), at).await {
             Ok(decided) => Ok(decided.answer()),
             Err(failure) => self.fallback.answer(|local| Some(local.peek(key, cost))).ok_or(failure),
         };
@@ -375,7 +374,7 @@ impl Inner {
     async fn acquire_now(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         limit: LeaseLimit,
         at: Option<Time>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
@@ -408,7 +407,7 @@ impl Inner {
     async fn answer_without_lease(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         limit: LeaseLimit,
         (at, began): (Option<Time>, Instant),
     ) -> Result<Grant<RedisLease>, StoreFailure> {
@@ -423,7 +422,7 @@ impl Inner {
         self: &Arc<Inner>,
         failure: StoreFailure,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         began: Instant,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         let mut lease = None;

@@ -114,7 +114,7 @@ impl Default for Settings {
             inline_log_count_max: 1_000,
             inline_period_max: None,
             key_len_max: 64 * 1024,
-            cost_max: u64::from(sluicegate_core::bounds::COUNT_MAX),
+            cost_max: sluicegate_core::bounds::COUNT_MAX,
             max_keys: sluicegate::MAX_KEYS_DEFAULT,
             max_receipts: sluicegate::MAX_RECEIPTS_DEFAULT,
             max_log_entries: sluicegate::MAX_LOG_ENTRIES_DEFAULT,

@@ -42,7 +42,7 @@ impl Replay {
     }
 
     /// Decides one call. The first one's time is when the limiter starts.
-    pub fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Decision {
+    pub fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Decision {
         if self.made.is_empty() {
             // All of them: what gives leases was refused when this was made.
             self.made = self.limits.iter().filter_map(|limit| limit.made_at(at)).collect();

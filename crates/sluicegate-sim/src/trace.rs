@@ -22,7 +22,7 @@ pub struct Call<'a> {
     /// Whose.
     pub key: &'a [u8],
     /// How much.
-    pub cost: u32,
+    pub cost: u64,
 }
 
 /// Reads the calls of a trace one after another.
@@ -147,12 +147,12 @@ fn call<'a>(record: &Record<'a>) -> Result<Call<'a>, TraceError> {
     let (at, key, cost) = (record.field(0), record.field(1), record.field(2));
     let at = number("at_us", at, Time::MAX.as_micros())
         .map_err(|problem| bad(problem, "use whole microseconds since 1970, from 0 to 250000000000000000"))?;
-    let cost = number("cost", cost, u64::from(COUNT_MAX))
-        .map_err(|problem| bad(problem, "use a whole number from 0 to 1000000000"))?;
+    let cost = number("cost", cost, COUNT_MAX)
+        .map_err(|problem| bad(problem, "use a whole number from 0 to 1000000000000"))?;
     if key.len() > KEY_LEN_MAX {
         let problem = format!("a key of {} bytes is above the maximum, {KEY_LEN_MAX}", key.len());
         return Err(bad(problem, "shorten it, or use a hash of it"));
     }
-    // Cannot be cut: both are within the bounds just checked.
-    Ok(Call { at: Time::saturating_from_micros(at), key, cost: u32::try_from(cost).unwrap_or(COUNT_MAX) })
+    // Cannot be cut: it is within the bound just checked.
+    Ok(Call { at: Time::saturating_from_micros(at), key, cost })
 }

@@ -19,11 +19,12 @@ use std::io;
 
 /// The default maximum number of calls. Each takes [`BYTES_A_CALL`].
 pub const CALLS_MAX_DEFAULT: usize = 50_000_000;
-/// The most calls that can be allowed: their numbers fit in 32 bits, and the sum of their costs is
-/// below 2^62.
+/// The most calls that can be allowed: their numbers fit in 32 bits.
 pub const CALLS_MAX: usize = 4_000_000_000;
+/// The most that the costs of all calls add up to, so that no sum of them overflows.
+pub const COSTS_MAX: u64 = 1 << 62;
 /// What a call takes while limits are tried on it, as `--help` and the docs say.
-pub const BYTES_A_CALL: usize = 36;
+pub const BYTES_A_CALL: usize = 52;
 /// This many malformed lines are kept with their errors; the others are only counted.
 const BROKEN_KEPT: usize = 5;
 
@@ -38,7 +39,7 @@ pub struct Call {
     /// Whose: the key's place in [`Traffic::key`].
     pub key: u32,
     /// How much.
-    pub cost: u32,
+    pub cost: u64,
 }
 
 /// Calls and their keys.
@@ -92,6 +93,8 @@ pub enum TrafficError {
     Line(BrokenLine),
     /// There are more calls than this.
     TooMany(usize),
+    /// The costs add up to more than [`COSTS_MAX`].
+    TooCostly,
     /// There is not a single call, and why.
     None(String),
     /// A field is asked for that there cannot be, and which ones there are.
@@ -105,6 +108,12 @@ impl fmt::Display for TrafficError {
             TrafficError::Line(line) => line.fmt(f),
             TrafficError::TooMany(most) => {
                 write!(f, "there are more than {most} calls; take a part of them, or allow for more")
+            }
+            TrafficError::TooCostly => {
+                write!(
+                    f,
+                    "the costs add up to more than {COSTS_MAX}; take a part of the calls, or a larger unit"
+                )
             }
             TrafficError::None(why) | TrafficError::Field(why) => f.write_str(why),
         }
@@ -132,6 +141,8 @@ impl Default for Reading {
 pub(crate) struct Collector {
     traffic: Traffic,
     reading: Reading,
+    /// The sum of all costs.
+    costs: u64,
     /// From when to when it lasts, if that is more than from the first call to the last.
     extent: Option<(Time, Time)>,
 }
@@ -149,7 +160,7 @@ impl Collector {
             length: Span::ZERO,
         };
         let reading = Reading { calls_max: reading.calls_max.min(CALLS_MAX), ..reading };
-        Collector { traffic, reading, extent: None }
+        Collector { traffic, reading, costs: 0, extent: None }
     }
 
     /// The place of a key, which is made if it is new.
@@ -166,6 +177,11 @@ impl Collector {
         if self.traffic.calls.len() >= self.reading.calls_max {
             return Err(TrafficError::TooMany(self.reading.calls_max));
         }
+        self.costs = self
+            .costs
+            .checked_add(call.cost)
+            .filter(|sum| *sum <= COSTS_MAX)
+            .ok_or(TrafficError::TooCostly)?;
         self.traffic.calls.push(call);
         Ok(())
     }

@@ -5,7 +5,6 @@ use crate::key::Fingerprint;
 use crate::limit::Limit;
 use crate::limiter::{BuildError, Call, IntoLimits, Limiter, Reservation, StoreStats, VerbError};
 use crate::wait::{Acquire, MaxWait};
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Decision, Time, Usage};
 use std::time::Duration;
 
@@ -58,7 +57,7 @@ impl Gate {
     /// May a call of this cost pass at a time?
     #[inline]
     pub fn check_at(&self, cost: u64, now: Time) -> Decision {
-        self.limiter.check_fingerprint(self.key, saturating_count(cost), now)
+        self.limiter.check_fingerprint(self.key, cost, now)
     }
 
     /// Would a call of this cost pass now? Nothing is charged.
@@ -101,19 +100,19 @@ impl Gate {
     /// Waits for as long as it takes until a call of this cost may pass: see [`Limiter::acquire`].
     #[inline]
     pub fn acquire(&self, cost: u64) -> Acquire<'_> {
-        Acquire::new(&self.limiter, self.key, saturating_count(cost), MaxWait::Forever)
+        Acquire::new(&self.limiter, self.key, cost, MaxWait::Forever)
     }
 
     /// Waits if the turn comes within `max_wait`: see [`Limiter::acquire_within`].
     #[inline]
     pub fn acquire_within(&self, cost: u64, max_wait: Duration) -> Acquire<'_> {
-        Acquire::new(&self.limiter, self.key, saturating_count(cost), MaxWait::For(max_wait.into()))
+        Acquire::new(&self.limiter, self.key, cost, MaxWait::For(max_wait.into()))
     }
 
     /// Waits if the turn comes by a time: see [`Limiter::acquire_until`].
     #[inline]
     pub fn acquire_until(&self, cost: u64, deadline: Time) -> Acquire<'_> {
-        Acquire::new(&self.limiter, self.key, saturating_count(cost), MaxWait::Until(deadline))
+        Acquire::new(&self.limiter, self.key, cost, MaxWait::Until(deadline))
     }
 
     /// Gives back a reservation whose receipt was kept: see [`Limiter::cancel`].

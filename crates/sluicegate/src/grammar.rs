@@ -143,7 +143,7 @@ impl<'a> Options<'a> {
     ///
     /// # Errors
     /// If it is not a number, or out of bounds.
-    pub fn number(&mut self, name: &'static str, least: u32) -> Result<Option<u32>, SyntaxError> {
+    pub fn number(&mut self, name: &'static str, least: u64) -> Result<Option<u64>, SyntaxError> {
         let Some(value) = self.take(name) else { return Ok(None) };
         Ok(Some(checked_count(name, number(name, value)?, least)?))
     }

@@ -81,7 +81,7 @@ pub enum Spec {
         /// The refill rate.
         rate: Rate,
         /// The most tokens it holds.
-        burst: u32,
+        burst: u64,
         /// What an unseen key holds, if not `burst`.
         initial: Option<Initial>,
     },
@@ -90,7 +90,7 @@ pub enum Spec {
         /// The rate at which it leaks.
         rate: Rate,
         /// The most it holds.
-        capacity: u32,
+        capacity: u64,
     },
     /// `min-interval DURATION`
     MinInterval {
@@ -102,12 +102,12 @@ pub enum Spec {
         /// The rate at which calls leave.
         rate: Rate,
         /// The most calls that are queued.
-        queue: u32,
+        queue: u64,
     },
     /// `fixed-window COUNT/PERIOD [start=] [tz=]`
     FixedWindow {
         /// The cost that each window admits.
-        count: u32,
+        count: u64,
         /// Where windows begin and end.
         windows: WindowSpec,
     },
@@ -130,16 +130,16 @@ pub enum Spec {
         /// The warm-up, if there is one.
         warm_up: Option<WarmUp>,
         /// The most permits stored, if not one second's worth or that of the warm-up.
-        burst: Option<u32>,
+        burst: Option<u64>,
         /// The permits stored for an unseen key, if not 0 or, with a warm-up, the most.
-        initial: Option<u32>,
+        initial: Option<u64>,
         /// When it starts; by default the moment the limiter was created.
         start: Option<Time>,
     },
     /// `concurrency COUNT [ttl=]`
     Concurrency {
         /// The most that is held at once.
-        count: u32,
+        count: u64,
         /// When a lease expires that is neither released nor renewed. Without a ttl it is held
         /// until it is released.
         ttl: Option<Span>,
@@ -151,7 +151,7 @@ pub enum Spec {
 #[non_exhaustive]
 pub struct Initial {
     /// The tokens at `start`.
-    pub tokens: u32,
+    pub tokens: u64,
     /// Since when the bucket has been filling; by default the moment the limiter was created.
     pub start: Option<Time>,
 }
@@ -187,7 +187,7 @@ pub enum WindowSpec {
 pub struct Bounds {
     /// The largest count of a `sliding-log`, which keeps 16 bytes per call. 10,000 by default, and
     /// at most.
-    pub log_count_max: u32,
+    pub log_count_max: u64,
 }
 
 impl Default for Bounds {
@@ -271,7 +271,7 @@ impl Limit {
         self.measure().1
     }
 
-    fn measure(&self) -> (u32, Span) {
+    fn measure(&self) -> (u64, Span) {
         match &self.spec {
             Spec::TokenBucket { rate, .. }
             | Spec::LeakyBucket { rate, .. }
@@ -328,7 +328,7 @@ impl Limit {
                 Spec::TokenBucket { initial: Some(Initial { tokens, start: None }), .. },
             ) => {
                 // Cannot fail: the same number was accepted when the limit was created.
-                let bucket = bucket.starting_with(u64::from(*tokens), now).unwrap_or(*bucket);
+                let bucket = bucket.starting_with(*tokens, now).unwrap_or(*bucket);
                 AnyLimit::Cell(CellLimit::TokenBucket(bucket))
             }
             (AnyLimit::Cell(CellLimit::Smooth(smooth)), Spec::Smooth { start: None, .. }) => {
@@ -348,6 +348,7 @@ impl Limit {
             AnyLimit::Cell(CellLimit::SlidingWindow(limit)) => {
                 AnyLimit::Cell(CellLimit::SlidingWindow(limit.on_clock(utc_ahead.clone())))
             }
+            AnyLimit::Wide(limit) => AnyLimit::Wide(limit.on_clock(utc_ahead.clone())),
             made => made,
         })
     }
@@ -374,10 +375,10 @@ impl Limit {
 
     /// The most that an idle key could take at once.
     pub fn at_once(&self) -> u64 {
-        u64::from(match &self.made {
+        match &self.made {
             Made::Check(made) => made.limit(),
             Made::Lease(concurrency) => concurrency.count(),
-        })
+        }
     }
 
     /// Returns what the core grants leases with, if this is `concurrency`.
@@ -400,46 +401,43 @@ impl Limit {
     fn new(mut spec: Spec, bounds: Bounds) -> Result<Limit, OutOfBounds> {
         let made = match &mut spec {
             Spec::Concurrency { count, ttl } => {
-                let made = Made::Lease(Concurrency::new(u64::from(*count), *ttl)?);
+                let made = Made::Lease(Concurrency::new(*count, *ttl)?);
                 return Ok(Limit { spec, made });
             }
             Spec::TokenBucket { rate, burst, initial } => {
-                let bucket = TokenBucket::new(*rate, u64::from(*burst))?;
+                let bucket = TokenBucket::new(*rate, *burst)?;
                 AnyLimit::Cell(CellLimit::TokenBucket(match initial {
                     None => bucket,
                     Some(Initial { tokens, start }) => {
-                        bucket.starting_with(u64::from(*tokens), start.unwrap_or(Time::EPOCH))?
+                        bucket.starting_with(*tokens, start.unwrap_or(Time::EPOCH))?
                     }
                 }))
             }
             Spec::LeakyBucket { rate, capacity } => {
-                AnyLimit::Cell(CellLimit::LeakyBucket(LeakyBucket::new(*rate, u64::from(*capacity))?))
+                AnyLimit::Cell(CellLimit::LeakyBucket(LeakyBucket::new(*rate, *capacity)?))
             }
             Spec::MinInterval { interval } => {
                 AnyLimit::Cell(CellLimit::MinInterval(MinInterval::new(*interval)?))
             }
-            Spec::Pacer { rate, queue } => {
-                AnyLimit::Cell(CellLimit::Pacer(Pacer::new(*rate, u64::from(*queue))?))
-            }
+            Spec::Pacer { rate, queue } => AnyLimit::Cell(CellLimit::Pacer(Pacer::new(*rate, *queue)?)),
             Spec::FixedWindow { count, windows } => AnyLimit::Cell(CellLimit::FixedWindow(match windows {
                 WindowSpec::Aligned { start, period } => {
-                    FixedWindow::aligned(Rate::new(u64::from(*count), *period)?, *start)
+                    FixedWindow::aligned(Rate::new(*count, *period)?, *start)
                 }
-                WindowSpec::First { period } => {
-                    FixedWindow::from_first_call(Rate::new(u64::from(*count), *period)?)
-                }
+                WindowSpec::First { period } => FixedWindow::from_first_call(Rate::new(*count, *period)?),
                 WindowSpec::Calendar { unit, zone } => {
                     let calendar = ZoneCalendar::new(*unit, zone.clone());
-                    FixedWindow::calendar(u64::from(*count), Arc::new(calendar))?
+                    FixedWindow::calendar(*count, Arc::new(calendar))?
                 }
             })),
             Spec::SlidingLog { rate, count_all } => {
                 let log = SlidingLog::with_count_max(*rate, bounds.log_count_max)?;
                 AnyLimit::Log(if *count_all { log.counting_denied() } else { log })
             }
-            Spec::SlidingWindow { rate } => {
-                AnyLimit::Cell(CellLimit::SlidingWindow(SlidingWindow::new(*rate)))
-            }
+            Spec::SlidingWindow { rate } => match SlidingWindow::new(*rate) {
+                Ok(limit) => AnyLimit::Cell(CellLimit::SlidingWindow(limit)),
+                Err(_) => AnyLimit::Wide(SlidingWindow::wide(*rate)),
+            },
             Spec::Smooth { rate, warm_up, burst, initial, start } => {
                 let smooth = smooth(*rate, *warm_up, burst, initial)?;
                 AnyLimit::Cell(CellLimit::Smooth(smooth.starting_at(start.unwrap_or(Time::EPOCH))))
@@ -453,18 +451,18 @@ impl Limit {
 fn smooth(
     rate: Rate,
     warm_up: Option<WarmUp>,
-    burst: &mut Option<u32>,
-    initial: &mut Option<u32>,
+    burst: &mut Option<u64>,
+    initial: &mut Option<u64>,
 ) -> Result<Smooth, OutOfBounds> {
     let smooth = match warm_up {
         Some(warm_up) => Smooth::warming_up(rate, warm_up)?,
-        None => Smooth::bursty(rate, burst.map(u64::from))?,
+        None => Smooth::bursty(rate, *burst)?,
     };
     if burst.is_some() && Smooth::bursty(rate, None).is_ok_and(|default| default == smooth) {
         *burst = None;
     }
     let Some(permits) = *initial else { return Ok(smooth) };
-    let starting = smooth.starting_with(u64::from(permits))?;
+    let starting = smooth.starting_with(permits)?;
     if starting == smooth {
         *initial = None;
     }

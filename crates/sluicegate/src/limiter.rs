@@ -33,7 +33,6 @@ use crate::store::{Attached, NotAdmitted, PoolStats, QueueStore};
 use crate::wait::{Host, Queues};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::all_of::{next_window_list, peek_list, usage_list};
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Decision, Span, Time, Usage};
 use std::fmt;
@@ -140,7 +139,7 @@ impl Limiter {
     /// Decides a call at a given time: see [`Limiter::check_cost`].
     #[inline]
     pub fn check_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
-        self.check_fingerprint(self.fingerprint(key), saturating_count(cost), now)
+        self.check_fingerprint(self.fingerprint(key), cost, now)
     }
 
     /// Hashes a key. For a batch of calls: hash all of them, then [touch](Limiter::touch) each,
@@ -162,7 +161,7 @@ impl Limiter {
     #[doc(hidden)]
     #[inline]
     pub fn check_hashed_at(&self, key: HashedKey, cost: u64, now: Time) -> Decision {
-        self.check_fingerprint(key.0, saturating_count(cost), now)
+        self.check_fingerprint(key.0, cost, now)
     }
 
     /// Decides a call without charging it. (Whether the store has room for a new key is not
@@ -173,16 +172,16 @@ impl Limiter {
 
     /// Decides a call at a given time without charging it: see [`Limiter::peek`].
     pub fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
-        self.peek_fingerprint(self.fingerprint(key), saturating_count(cost), now)
+        self.peek_fingerprint(self.fingerprint(key), cost, now)
     }
 
     /// [`Limiter::peek_at`] for a key that this limiter has hashed.
     #[doc(hidden)]
     pub fn peek_hashed_at(&self, key: HashedKey, cost: u64, now: Time) -> Decision {
-        self.peek_fingerprint(key.0, saturating_count(cost), now)
+        self.peek_fingerprint(key.0, cost, now)
     }
 
-    fn peek_fingerprint(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+    fn peek_fingerprint(&self, key: Fingerprint, cost: u64, now: Time) -> Decision {
         if let Some(denial) = self.queue_denial(key, cost, now) {
             return denial;
         }
@@ -205,7 +204,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::take`].
     pub fn take_at(&self, key: impl Key, up_to: u64, now: Time) -> Result<(Decision, u64), VerbError> {
-        let (key, up_to) = (self.fingerprint(key), saturating_count(up_to));
+        let (key, up_to) = (self.fingerprint(key), up_to);
         if let Some(denial) = self.denied_by_queue(key, up_to.min(1), now) {
             self.supports(Verb::Take)?;
             return Ok((denial, 0));
@@ -249,7 +248,7 @@ impl Limiter {
         max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<Decision, VerbError> {
-        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
+        let (key, cost) = (self.fingerprint(key), cost);
         if let Some(denial) = self.denied_by_queue(key, cost, now) {
             self.supports(Verb::CheckWithin)?;
             return Ok(denial);
@@ -274,7 +273,7 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::refund`].
     pub fn refund_at(&self, key: impl Key, cost: u64, now: Time) -> Result<Decision, VerbError> {
-        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
+        let (key, cost) = (self.fingerprint(key), cost);
         let refunded = on_store!(&self.inner.store, store => store.refund(key, now, cost));
         self.queues().usage_changed(self.host(), key);
         Ok(refunded?)
@@ -342,7 +341,7 @@ impl Limiter {
 
     /// Creates a call for [`check_all`], which charges several calls all or nothing.
     pub fn call(&self, key: impl Key, cost: u64) -> Call<'_> {
-        Call::new(self, self.fingerprint(key), saturating_count(cost))
+        Call::new(self, self.fingerprint(key), cost)
     }
 
     /// Changes the parameters of the limits while the limiter is in use. Every key keeps what it
@@ -454,7 +453,7 @@ impl Limiter {
         Limiter { inner: Arc::new(inner) }
     }
 
-    pub(crate) fn check_fingerprint(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+    pub(crate) fn check_fingerprint(&self, key: Fingerprint, cost: u64, now: Time) -> Decision {
         if self.inner.observer.is_some() || self.inner.queues.may_have_waiters(key) {
             return self.check_observed(key, cost, now);
         }
@@ -464,7 +463,7 @@ impl Limiter {
     }
 
     #[cold]
-    fn check_observed(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+    fn check_observed(&self, key: Fingerprint, cost: u64, now: Time) -> Decision {
         if let Some(denial) = self.denied_by_queue(key, cost, now) {
             return denial;
         }
@@ -475,7 +474,7 @@ impl Limiter {
 
     /// Charges a call if it is allowed without delay.
     #[inline]
-    pub(crate) fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
+    pub(crate) fn try_admit(&self, key: Fingerprint, cost: u64, now: Time) -> Result<Decision, NotAdmitted> {
         on_store!(&self.inner.store, store => store.try_admit(key, cost, now))
     }
 
@@ -495,7 +494,7 @@ impl Limiter {
 
     /// The denial of a call that does not wait while others wait for the key.
     #[inline]
-    pub(crate) fn queue_denial(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
+    pub(crate) fn queue_denial(&self, key: Fingerprint, cost: u64, now: Time) -> Option<Decision> {
         if cost == 0 || !self.inner.queues.may_have_waiters(key) {
             return None;
         }
@@ -512,7 +511,7 @@ impl Limiter {
     }
 
     /// [`Limiter::queue_denial`], counted and observed.
-    fn denied_by_queue(&self, key: Fingerprint, cost: u32, now: Time) -> Option<Decision> {
+    fn denied_by_queue(&self, key: Fingerprint, cost: u64, now: Time) -> Option<Decision> {
         let denial = self.queue_denial(key, cost, now)?;
         on_store!(&self.inner.store, store => store.as_queue_store().count(key, &denial));
         self.observe(&denial);

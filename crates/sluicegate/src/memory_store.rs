@@ -30,7 +30,6 @@ use crate::store::{
 };
 use crate::wait::{Host, Queues};
 use sluicegate_core::Time;
-use sluicegate_core::bounds::saturating_count;
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -170,7 +169,7 @@ impl MemoryStore {
     /// Settles a reservation at a given time: see [`MemoryStore::settle`].
     pub fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> bool {
         let Inner { store, seal, queues, .. } = &*self.inner;
-        let (settled, key) = receipt.settle_in(store, seal, None, saturating_count(used), now);
+        let (settled, key) = receipt.settle_in(store, seal, None, used, now);
         queues.usage_changed(&*self.inner, key);
         settled
     }

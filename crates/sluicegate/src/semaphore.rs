@@ -61,7 +61,6 @@ use crate::wait::MaxWait;
 use lease::LeaseRef;
 use scope::ScopedLimit;
 use shard::{Caller, Common, Deferred, Shard};
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Decision, Time, Usage};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -151,13 +150,13 @@ impl Semaphore {
     #[inline]
     pub fn try_acquire(&self, key: impl Key, cost: u64) -> Grant {
         let key = self.fingerprint(key);
-        self.shard(key).try_acquire(self.caller(), key, saturating_count(cost), None)
+        self.shard(key).try_acquire(self.caller(), key, cost, None)
     }
 
     /// Tries to acquire a lease at a given time: see [`Semaphore::try_acquire`].
     pub fn try_acquire_at(&self, key: impl Key, cost: u64, now: Time) -> Grant {
         let key = self.fingerprint(key);
-        self.shard(key).try_acquire(self.caller(), key, saturating_count(cost), Some(now))
+        self.shard(key).try_acquire(self.caller(), key, cost, Some(now))
     }
 
     /// Waits until enough permits are free for a lease of this cost, first in, first out per key.
@@ -184,7 +183,7 @@ impl Semaphore {
 
     #[inline]
     fn acquire_with(&self, key: impl Key, cost: u64, max_wait: MaxWait) -> AcquireLease {
-        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
+        let (key, cost) = (self.fingerprint(key), cost);
         AcquireLease::new(Arc::clone(self.shard(key)), self.inner.scoped.clone(), key, cost, max_wait)
     }
 
@@ -219,13 +218,13 @@ impl Semaphore {
     /// ([`SemaphoreBuilder::max_leases`] is not considered.)
     pub fn peek(&self, key: impl Key, cost: u64) -> Decision {
         let key = self.fingerprint(key);
-        self.shard(key).peek(self.caller(), key, saturating_count(cost), None)
+        self.shard(key).peek(self.caller(), key, cost, None)
     }
 
     /// Decides for a given time: see [`Semaphore::peek`].
     pub fn peek_at(&self, key: impl Key, cost: u64, now: Time) -> Decision {
         let key = self.fingerprint(key);
-        self.shard(key).peek(self.caller(), key, saturating_count(cost), Some(now))
+        self.shard(key).peek(self.caller(), key, cost, Some(now))
     }
 
     /// Returns the limit and what the key's leases use of it. Changes nothing.

@@ -186,7 +186,7 @@ impl<S: SlotKind> Store<S> {
     /// the key is in a preferred slot and up to date, its shard has no receipts, and the call is
     /// allowed. On that path every function is inlined, so that everything stays in registers.
     #[inline(never)]
-    pub(crate) fn check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+    pub(crate) fn check(&self, key: Fingerprint, cost: u64, now: Time) -> Decision {
         let Some(mut shard) = self.try_lock(self.shard_of(key)) else {
             return self.lock_and_check(key, cost, now);
         };
@@ -200,12 +200,12 @@ impl<S: SlotKind> Store<S> {
     }
 
     #[cold]
-    fn lock_and_check(&self, key: Fingerprint, cost: u32, now: Time) -> Decision {
+    fn lock_and_check(&self, key: Fingerprint, cost: u64, now: Time) -> Decision {
         self.find_and_check(self.lock(self.shard_of(key)), key, cost, now)
     }
 
     #[inline(never)]
-    fn find_and_check(&self, mut shard: Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
+    fn find_and_check(&self, mut shard: Locked<'_, S>, key: Fingerprint, cost: u64, now: Time) -> Decision {
         match shard.find(key) {
             Some(slot) => self.check_slot(&mut shard, slot, key, cost, now),
             None => self.check_new(&mut shard, key, cost, now),
@@ -220,7 +220,7 @@ impl<S: SlotKind> Store<S> {
         shard: &mut Locked<'_, S>,
         slot: usize,
         key: Fingerprint,
-        cost: u32,
+        cost: u64,
         now: Time,
     ) -> Decision {
         if cost == 0 {
@@ -246,7 +246,7 @@ impl<S: SlotKind> Store<S> {
     }
 
     #[cold]
-    fn check_new(&self, shard: &mut Locked<'_, S>, key: Fingerprint, cost: u32, now: Time) -> Decision {
+    fn check_new(&self, shard: &mut Locked<'_, S>, key: Fingerprint, cost: u64, now: Time) -> Decision {
         let checked = self.with_new_key(shard, key, now, |limits, states, receipts| {
             let decision = check_list(limits, states, now, cost);
             if decision.allowed() && cost > 0 {
@@ -267,8 +267,8 @@ impl<S: SlotKind> Store<S> {
         &self,
         key: Fingerprint,
         now: Time,
-        up_to: u32,
-    ) -> Result<(Decision, u32), Unsupported> {
+        up_to: u64,
+    ) -> Result<(Decision, u64), Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
         shard.require(key, Verb::Take)?;
         if up_to == 0 {
@@ -294,7 +294,7 @@ impl<S: SlotKind> Store<S> {
         &self,
         key: Fingerprint,
         now: Time,
-        cost: u32,
+        cost: u64,
         max_wait: Span,
     ) -> Result<Decision, Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
@@ -355,7 +355,7 @@ impl<S: SlotKind> Store<S> {
     ///
     /// # Errors
     /// If the limits do not support it.
-    pub(crate) fn refund(&self, key: Fingerprint, now: Time, cost: u32) -> Result<Decision, Unsupported> {
+    pub(crate) fn refund(&self, key: Fingerprint, now: Time, cost: u64) -> Result<Decision, Unsupported> {
         let mut shard = self.lock(self.shard_of(key));
         shard.require(key, Verb::Refund)?;
         let peek = |limits: &[S::Limit], states: &mut [StateOf<S>]| peek_list(limits, states, now, 0);

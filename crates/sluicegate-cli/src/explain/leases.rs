@@ -45,7 +45,7 @@ impl Key {
         let _ = self.take(end, all.saturating_add(1));
     }
 
-    fn take(&mut self, now: Time, cost: u32) -> Option<LeaseHandle> {
+    fn take(&mut self, now: Time, cost: u64) -> Option<LeaseHandle> {
         if cost == 0 {
             return None;
         }

@@ -3,7 +3,6 @@
 use super::leases;
 use sluicegate::Limit;
 use sluicegate::limit::{Spec, WindowSpec};
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Account, AnyLimit, Decision, RetryAfter, Span, Time};
 use sluicegate_sim::human::{TIE, count, span};
 use std::fmt::Write as _;
@@ -121,7 +120,7 @@ impl Key {
     }
 
     fn call_at(&mut self, label: &str, now: Time, cost: u64) -> Decision {
-        let decision = self.account.check(&self.limits, now, saturating_count(cost));
+        let decision = self.account.check(&self.limits, now, cost);
         let then = match decision.retry_after() {
             Some(RetryAfter::Never) => "never: above the limit".to_owned(),
             Some(RetryAfter::After(wait)) => format!("retry in {}", span(wait)),

@@ -37,7 +37,7 @@ pub(crate) fn of(limit: &Limit) -> Words {
     }
 }
 
-fn token_bucket(rate: Rate, burst: u32, initial: Option<Initial>) -> Words {
+fn token_bucket(rate: Rate, burst: u64, initial: Option<Initial>) -> Words {
     let start = match initial {
         None => "A new key starts full.".to_owned(),
         Some(Initial { tokens, start, .. }) => {
@@ -62,7 +62,7 @@ fn token_bucket(rate: Rate, burst: u32, initial: Option<Initial>) -> Words {
     }
 }
 
-fn leaky_bucket(rate: Rate, capacity: u32) -> Words {
+fn leaky_bucket(rate: Rate, capacity: u64) -> Words {
     Words {
         does: format!(
             "A funnel that holds {}; {}. A call pours in its whole cost, or none and is denied. It decides \
@@ -93,7 +93,7 @@ fn min_interval(interval: Span) -> Words {
     }
 }
 
-fn pacer(rate: Rate, queue: u32) -> Words {
+fn pacer(rate: Rate, queue: u64) -> Words {
     Words {
         does: format!(
             "Allowed calls leave one after another, {}. Each gets a delay until its time slot; {} may wait, and \
@@ -197,7 +197,7 @@ fn sliding_window(rate: Rate) -> Words {
     }
 }
 
-fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u32>) -> Words {
+fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u64>) -> Words {
     let most = limit.at_once();
     let stored = match most {
         0 => "Less than one permit is stored".to_owned(),
@@ -246,7 +246,7 @@ fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u3
     }
 }
 
-fn concurrency(at_once: u32, ttl: Option<Span>) -> Words {
+fn concurrency(at_once: u64, ttl: Option<Span>) -> Words {
     let all = count(at_once.into());
     let (expires, crashed, clock) = match ttl {
         Some(ttl) => (
@@ -279,7 +279,7 @@ fn concurrency(at_once: u32, ttl: Option<Span>) -> Words {
     }
 }
 
-fn units(number: u32, unit: &str) -> String {
+fn units(number: u64, unit: &str) -> String {
     format!("{} {unit}{}", count(number.into()), if number == 1 { "" } else { "s" })
 }
 
@@ -305,14 +305,14 @@ fn each(rate: Rate) -> String {
     format!("one every {}", interval(rate))
 }
 
-fn bucket_promise(rate: Rate, burst: u32) -> String {
+fn bucket_promise(rate: Rate, burst: u64) -> String {
     let (burst, rate_count) = (count(burst.into()), count(rate.count().into()));
     format!("Any period admits at most {burst}, plus {rate_count} per {} of its length.", span(rate.period()))
 }
 
 /// What is saved up, and what comes in before a period is over; but at one instant no more than the
 /// bucket holds.
-fn bucket_worst(rate: Rate, burst: u32, saved: &str) -> String {
+fn bucket_worst(rate: Rate, burst: u64, saved: &str) -> String {
     let (burst, number, micros) = (u64::from(burst), u64::from(rate.count()), rate.period().as_micros());
     let (by_instant, meanwhile) = (burst.saturating_mul(micros), number - number.div_ceil(micros));
     let period = span(rate.period());

@@ -22,7 +22,7 @@ const KEY_PREFIX: &str = "sluice-replay:";
 struct Row {
     at: Time,
     key: Box<[u8]>,
-    cost: u32,
+    cost: u64,
 }
 
 /// Replays a trace on the store at an address. The inner result is that of a replay in memory.

@@ -109,8 +109,8 @@ struct Curves<'a> {
     from_us: u64,
     width_us: u64,
     window: &'a [u64],
-    room: &'a [u32],
-    room_max: u32,
+    room: &'a [u64],
+    room_max: u64,
 }
 
 pub(super) fn of(report: &Report<'_>, top: usize) -> Result<String, Problem> {

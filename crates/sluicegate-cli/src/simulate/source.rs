@@ -98,7 +98,7 @@ fn from_file(
 fn usual(candidates: &[Candidate]) -> String {
     let first = candidates.first().and_then(|(_, limits)| limits.first());
     let (count, period) = first.map_or((1, Span::from_micros(1)), |limit| (limit.count(), limit.period()));
-    format!("poisson {}/{period}", count.saturating_mul(2).min(COUNT_MAX.into()))
+    format!("poisson {}/{period}", count.saturating_mul(2).min(COUNT_MAX))
 }
 
 fn lasts(candidates: &[Candidate]) -> Span {

@@ -207,7 +207,7 @@ fn the_worst_case_is_true() {
     ] {
         let text = stdout(&sluice(&["explain", limit], ""));
         let said = text.lines().find_map(|line| line.strip_prefix("Worst case")).unwrap();
-        let said: u32 =
+        let said: u64 =
             said.split(|letter: char| !letter.is_ascii_digit()).find_map(|word| word.parse().ok()).unwrap();
         assert_eq!(worst_of_all(limit, period), said, "{limit}");
     }
@@ -215,7 +215,7 @@ fn the_worst_case_is_true() {
 
 /// The most that any period admits, to callers who perhaps take one at first and then, from some
 /// moment on, all they can.
-fn worst_of_all(limit: &str, period: u64) -> u32 {
+fn worst_of_all(limit: &str, period: u64) -> u64 {
     use sluicegate_core::{Account, Time};
     let at = |micros| Time::from_micros(micros).unwrap();
     let limits = [limit.parse::<sluicegate::Limit>().unwrap().made_at(at(0)).unwrap()];
@@ -223,9 +223,9 @@ fn worst_of_all(limit: &str, period: u64) -> u32 {
     for (first, from) in [0, 1].into_iter().flat_map(|first| (0..2 * period).map(move |from| (first, from))) {
         let mut account = Account::default();
         let end = from + 4 * period;
-        let taken: Vec<u32> = (0..end)
+        let taken: Vec<u64> = (0..end)
             .map(|now| {
-                let up_to = if now >= from { u32::MAX } else { u32::from(now == 0) * first };
+                let up_to = if now >= from { u64::MAX } else { u64::from(now == 0) * first };
                 account.take(&limits, at(now), up_to).unwrap().1
             })
             .collect();

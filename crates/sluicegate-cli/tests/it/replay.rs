@@ -47,7 +47,7 @@ fn a_bad_row_stops_it_after_the_rows_before() {
     assert_eq!(stdout(&output).lines().count(), 2);
     assert_eq!(
         stderr(&output),
-        "sluice: line 3: cost \"-1\" is not a whole number; use a whole number from 0 to 1000000000\n"
+        "sluice: line 3: cost \"-1\" is not a whole number; use a whole number from 0 to 1000000000000\n"
     );
 }
 

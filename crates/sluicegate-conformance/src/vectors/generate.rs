@@ -20,7 +20,7 @@ const RANDOM_CALLS: usize = 12;
 struct Case {
     title: String,
     limits: String,
-    calls: Vec<(u64, String, u32)>,
+    calls: Vec<(u64, String, u64)>,
 }
 
 /// Returns the text of a file.

@@ -16,7 +16,7 @@ fn still(now: Time) -> Times {
     Times { now, latest: now }
 }
 
-fn remaining_after_change(old: &str, used: u32, new: &str, then: u64) -> u32 {
+fn remaining_after_change(old: &str, used: u64, new: &str, then: u64) -> u64 {
     let now = at(1_794_398_400_000_000);
     let (old, new) = [old, new].map(|text| text.parse::<Limit>().unwrap().made_at(now).unwrap()).into();
     let mut state = AnyState::default();
@@ -138,7 +138,7 @@ fn a_bucket_is_changed_exactly() {
         };
         let (old, new) = (old.made_at(at(0)).unwrap(), new.made_at(at(0)).unwrap());
         let (mut state, used, wait) = (AnyState::default(), rng.u64(1..=burst), rng.u64(..2 * period));
-        assert!(old.check(&mut state, at(0), u32::try_from(used).unwrap()).allowed());
+        assert!(old.check(&mut state, at(0), used).allowed());
         new.adopt(&old, &mut state, still(at(wait)));
         for later in [0, 1, rng.u64(..2 * new_period)] {
             // Units used, over period * new_period: (used * period - wait * count) / period - later

@@ -58,9 +58,9 @@ impl Key {
         let at = now.as_micros();
         let cost = match rng.u8(..10) {
             0 => 0,
-            1 => core.count().saturating_add(rng.u32(..3)),
-            2 => rng.u32(..=core.count()),
-            _ => rng.u32(1..=core.count().min(3)),
+            1 => core.count().saturating_add(rng.u64(..3)),
+            2 => rng.u64(..=core.count()),
+            _ => rng.u64(1..=core.count().min(3)),
         };
         match rng.u8(..20) {
             0..9 => {
@@ -177,7 +177,7 @@ fn keys_do_not_affect_each_other() {
     let (mut now, mut denied) = (1_700_000_000_000_000_u64, 0_u32);
     for _ in 0..30_000 {
         now += rng.u64(..3);
-        let (key, cost) = (if rng.bool() { rng.usize(..300) } else { rng.usize(..10) }, rng.u32(1..=3));
+        let (key, cost) = (if rng.bool() { rng.usize(..300) } else { rng.usize(..10) }, rng.u64(1..=3));
         let (expected, _) = models[key].acquire(rule, now, cost.into());
         let grant = library.try_acquire_at(key, cost.into(), Time::from_micros(now).unwrap());
         let decision = grant.decision();

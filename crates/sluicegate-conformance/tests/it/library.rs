@@ -112,7 +112,7 @@ fn a_store_that_denies_when_full_never_loses_a_debt() {
     let (mut rng, mut now, mut full) = (Rng::with_seed(5), start, 0);
     for _ in 0..50_000 {
         now = now.saturating_add(sluicegate::Span::from_micros(rng.u64(..40_000)));
-        let (key, cost) = (rng.u64(..200), rng.u32(..5));
+        let (key, cost) = (rng.u64(..200), rng.u64(..5));
         let account = accounts.entry(key).or_default();
         let was_held = limiter.contains(key);
         let answered = limiter.check_at(key, cost.into(), now);

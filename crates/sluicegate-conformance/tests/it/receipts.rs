@@ -19,13 +19,13 @@ impl Key {
         }
     }
 
-    fn reserve(&mut self, seconds: u64, cost: u32) -> Receipt {
+    fn reserve(&mut self, seconds: u64, cost: u64) -> Receipt {
         let (decision, receipt) = self.account.reserve(&self.limits, at(seconds), cost, Span::ZERO).unwrap();
         assert!(decision.allowed());
         receipt.unwrap()
     }
 
-    fn refund(&mut self, seconds: u64, cost: u32) {
+    fn refund(&mut self, seconds: u64, cost: u64) {
         let _ = self.account.refund(&self.limits, at(seconds), cost).unwrap();
     }
 

@@ -35,7 +35,7 @@ impl Among {
 }
 
 impl Subject for Among {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
+    fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         for other in &self.others {
             let _ = other.check_at(key, (cost % 3).into(), at);
         }

@@ -22,7 +22,8 @@ const UNITS: [(&str, u64, &[&str]); 6] = [
     ("d", 86_400_000_000, &["d", "day", "days"]),
 ];
 
-const SUFFIXES: [(&str, u64); 4] = [("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+const SUFFIXES: [(&str, u64); 5] =
+    [("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000), ("T", 1_000_000_000_000)];
 
 /// Writes limits in random spellings, and remembers which it used.
 struct Speller {

@@ -8,18 +8,18 @@ use super::{Decision, FullPool, NO_LIMIT, Outcome, RetryAfter, Standing};
 use crate::time::Span;
 
 /// The decision for a call that is allowed without a limit: all of `limit` remains.
-pub const fn unlimited(limit: u32) -> Decision {
+pub const fn unlimited(limit: u64) -> Decision {
     Decision::allow(Standing { limit, remaining: limit, reset_after: Span::ZERO }, Span::ZERO)
 }
 
 /// The denial by a store that has no room for the call. No limit denied it, so
 /// [`Decision::denied_by`] is absent; [`Decision::full_pool`] says what is full.
-pub const fn no_room(pool: FullPool, limit: u32, retry_after: RetryAfter) -> Decision {
+pub const fn no_room(pool: FullPool, limit: u64, retry_after: RetryAfter) -> Decision {
     by_no_limit(limit, retry_after).by_limit(pool.position())
 }
 
 /// A denial by neither a limit nor a full pool.
-pub const fn by_no_limit(limit: u32, retry_after: RetryAfter) -> Decision {
+pub const fn by_no_limit(limit: u64, retry_after: RetryAfter) -> Decision {
     let reset_after = match retry_after {
         RetryAfter::After(wait) => wait,
         RetryAfter::Never => Span::ZERO,

@@ -50,7 +50,7 @@
 
 use super::window::{Gathered, SAMPLE_MAX, SAMPLE_MIN, Window};
 use super::{Range, Sample};
-use sluicegate_core::bounds::{COUNT_MAX, OutOfBounds, checked_number, checked_span};
+use sluicegate_core::bounds::{OutOfBounds, PERMITS_MAX, checked_number, checked_span};
 use sluicegate_core::{Span, Time};
 
 /// Default of `queue`: what is added to the limit while calls are fast, before smoothing.
@@ -116,10 +116,10 @@ impl Gradient {
     /// Sets `queue`.
     ///
     /// # Errors
-    /// If it is 0 or above [`COUNT_MAX`].
+    /// If it is 0 or above [`PERMITS_MAX`].
     pub fn with_queue(self, queue: u64) -> Result<Gradient, OutOfBounds> {
         let advice = "use at least 1, or the limit never grows; 4 is usual";
-        Ok(Gradient { queue: checked_number("queue", queue, (1, COUNT_MAX), [advice; 2])?, ..self })
+        Ok(Gradient { queue: checked_number("queue", queue, (1, PERMITS_MAX), [advice; 2])?, ..self })
     }
 
     /// Sets `smoothing`, in percent.

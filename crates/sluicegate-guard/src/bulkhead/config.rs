@@ -4,7 +4,7 @@ use crate::text::{Config, read};
 use sluicegate::LimitError;
 use sluicegate::internal::grammar::{Options, SyntaxError, name, number, span};
 use sluicegate_core::Span;
-use sluicegate_core::bounds::{PERIOD_MAX, checked_count};
+use sluicegate_core::bounds::{PERIOD_MAX, checked_permits};
 use sluicegate_core::time::SECOND;
 use std::fmt;
 use std::str::FromStr;
@@ -84,15 +84,15 @@ fn config(text: &str) -> Result<BulkheadConfig, SyntaxError> {
     let Some(limit) = words.next().filter(|word| !word.contains('=')) else {
         return Err(SyntaxError::new("bulkhead needs its limit right after it", "write bulkhead 10"));
     };
-    let limit = checked_count("count", number("count", limit)?, 1)?;
+    let limit = checked_permits("count", number("count", limit)?, 1)?;
     let mut options = Options::read(TAKES, words)?;
     let queue = options.number("queue", 0)?.unwrap_or(0);
     let wait = options.take("wait").map(span).transpose()?;
     options.reject_unknown()?;
-    if queue > BULKHEAD_QUEUE_MAX {
+    let Some(queue) = u32::try_from(queue).ok().filter(|queue| *queue <= BULKHEAD_QUEUE_MAX) else {
         let problem = format!("queue={queue} is above the maximum, {BULKHEAD_QUEUE_MAX}");
         return Err(SyntaxError::new(problem, "use a smaller queue"));
-    }
+    };
     if queue == 0 && wait.is_some() {
         let problem = "wait= has no effect without a queue";
         return Err(SyntaxError::new(problem, "add queue=, such as queue=5"));

@@ -16,7 +16,7 @@
 //! eighth release updates the full count.
 
 use sluicegate::internal::sync::{AtomicU64, Ordering};
-use sluicegate_core::bounds::COUNT_MAX;
+use sluicegate_core::bounds::PERMITS_MAX;
 use std::sync::atomic::AtomicU64 as Count;
 
 const IN_USE_MASK: u64 = (1 << LIMIT_SHIFT) - 1;
@@ -28,7 +28,7 @@ const RELEASED_ROUND: u64 = 1 << (u64::BITS - RELEASED_SHIFT);
 
 // Both 30-bit fields are large enough: permits in use never exceed the limit at the time of the
 // grant.
-const _: () = assert!((COUNT_MAX as u64) <= IN_USE_MASK);
+const _: () = assert!((PERMITS_MAX as u64) <= IN_USE_MASK);
 
 /// The permits of one bulkhead.
 pub(super) struct Permits {
@@ -164,18 +164,18 @@ mod tests {
 
     #[test]
     fn every_grant_is_counted_and_the_fields_stay_separate() {
-        let permits = Permits::new(COUNT_MAX);
+        let permits = Permits::new(PERMITS_MAX);
         for round in 0..100_u64 {
             assert!(permits.try_take() && permits.try_take_for_waiter());
             assert_eq!(permits.granted(), 2 * round + 2);
             assert!(!permits.release() && !permits.release());
             assert_eq!(permits.granted(), 2 * round + 2);
             let Usage { in_use, limit } = permits.read();
-            assert_eq!((in_use, limit), (0, COUNT_MAX), "round {round}");
+            assert_eq!((in_use, limit), (0, PERMITS_MAX), "round {round}");
         }
         permits.set_limit(1);
         assert!(permits.take_or_mark_waiting() && !permits.take_or_mark_waiting() && !permits.try_take());
-        permits.set_limit(COUNT_MAX);
+        permits.set_limit(PERMITS_MAX);
         assert!(!permits.try_take() && permits.try_take_for_waiter());
         assert!(permits.release() && permits.release(), "there is a waiter");
         permits.clear_waiting();

@@ -10,7 +10,7 @@ use sluicegate::clock::Clock;
 use sluicegate::internal::{AnyClock, within};
 use sluicegate::{BuildError, LimitError};
 use sluicegate_core::Span;
-use sluicegate_core::bounds::{COUNT_MAX, PERIOD_MAX};
+use sluicegate_core::bounds::{PERIOD_MAX, PERMITS_MAX};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -201,7 +201,7 @@ impl GuardBuilder {
 
 /// Returns the permits for fallbacks.
 fn fallbacks(max_fallbacks: u32) -> Result<Bulkhead, BuildError> {
-    within("max_fallbacks", wide(max_fallbacks), 1, wide(COUNT_MAX))?;
+    within("max_fallbacks", wide(max_fallbacks), 1, wide(PERMITS_MAX))?;
     Bulkhead::new(BulkheadConfig::without_queue(max_fallbacks))
 }
 

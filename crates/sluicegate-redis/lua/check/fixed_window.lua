@@ -14,20 +14,20 @@
 --           'a', the time, ' ': calendar windows around it are needed, and nothing was done
 
 local key, tag = KEYS[1], ARGV[2]
-local count, cost, period, start = struct.unpack('<I4I4dd', ARGV[3])
+local count, cost, period, start = struct.unpack('<dddd', ARGV[3])
 local raw = call('GET', key)
 if raw then
-  if string.sub(raw, 13) == tag then
-    local ends, used = struct.unpack('<dI4', raw)
+  if string.sub(raw, 15) == tag then
+    local ends, used = struct.unpack('<dI6', raw)
     if now < ends then
       used = used + cost
       if used > count or now < start then
         return '0' .. seconds .. ' ' .. micros .. ' ' .. raw
       end
-      call('SETRANGE', key, '8', struct.pack('<I4', used))
+      call('SETRANGE', key, '8', struct.pack('<I6', used))
       return '1' .. seconds .. ' ' .. micros .. ' ' .. raw
     end
-  elseif string.sub(raw, 13, 14) ~= '1 ' then
+  elseif string.sub(raw, 15, 16) ~= '1 ' then
     return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
   else
     raw = false
@@ -50,5 +50,5 @@ else
   ends = now + period - (now - start) % period
 end
 local expiry = string.format('%d', (ends - now) / 1000 + slack)
-call('SET', key, struct.pack('<dI4', ends, cost) .. tag, 'PX', expiry)
+call('SET', key, struct.pack('<dI6', ends, cost) .. tag, 'PX', expiry)
 return '1' .. seconds .. ' ' .. micros .. ' ' .. (raw or '')

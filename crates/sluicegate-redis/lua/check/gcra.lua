@@ -3,8 +3,8 @@
 -- hand. gcra.lua has the same rules for the other verbs.
 --
 -- KEYS[1]   the key's state
--- ARGV[2]   tag: '1 COUNT/PERIOD ', the version of the format and the rate of the state
---     3     packed: count; fill and due, each in whole microseconds and parts
+-- ARGV[2]   tag: '1 COUNT/PERIOD ', the version of the format and the rate of the state, reduced
+--     3     packed: count, the parts of a microsecond; fill and due, each in whole microseconds and parts
 --     4     a bucket with `initial`: packed: start, and what an unseen key lacks then, as time
 -- State     packed full_at, latest, part .. tag
 -- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill;

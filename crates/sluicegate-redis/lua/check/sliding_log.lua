@@ -12,7 +12,7 @@
 --           done
 
 local key, read, text = KEYS[1], struct.unpack, string.format
-local count, cost, period = read('<I4I4d', ARGV[2])
+local count, cost, period = read('<ddd', ARGV[2])
 local raw = call('TYPE', key).ok == 'hash' and {} or call('GET', key)
 if not raw then
   if cost > count then

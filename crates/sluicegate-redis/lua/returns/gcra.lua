@@ -11,13 +11,18 @@ local CENTURY = 3153600000000000
 -- time.
 local function gcra_time_for(a, units)
   local count, part = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 10])
-  -- In two steps, because part * units can have 62 bits.
-  local high = math.floor(units / 32768)
-  local product = part * high
-  local whole = math.floor(product / count)
-  local rest = (product - whole * count) * 32768 + part * (units - high * 32768)
-  local carried = math.floor(rest / count)
-  return ARGV[a + 9] * units + whole * 32768 + carried, rest - carried * count
+  local each = ARGV[a + 9] * units
+  -- In steps of 20 bits, because part * units can have 83 bits: part and rest are below 2^30, so a
+  -- step needs less than 2^51.
+  local whole, rest, unit = 0, 0, units < 1048576 and 1 or 1099511627776
+  while unit >= 1 do
+    local digits = math.floor(units / unit)
+    units = units - digits * unit
+    rest = rest * 1048576 + part * digits
+    local carried = math.floor(rest / count)
+    whole, rest, unit = whole * 1048576 + carried, rest - carried * count, unit / 1048576
+  end
+  return each + whole, rest
 end
 
 local function gcra_is_more(whole, part, than, than_part)

@@ -20,7 +20,7 @@
 
 local id, cost, count, ttl = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local ttl_max, entry_ttl, max_queue = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local entry = max_queue and id .. struct.pack('<I4', cost)
+local entry = max_queue and id .. struct.pack('<I6', cost)
 local s, why = leases_live()
 if not s then
   return why

@@ -7,7 +7,7 @@
 --           times ZONE plus the sequence number. So the cost of waiters is their number, plus for
 --           each bit its value times the number of members in its zone.
 --
--- An entry is the lease id of a waiter, and its cost in four bytes. A waiter polls, and each poll
+-- An entry is the lease id of a waiter, and its cost in six bytes. A waiter polls, and each poll
 -- extends its entry by `entry_ttl`, so that a dead waiter holds up the queue no longer than that.
 -- The waiter picks the ttl, up to `ttl_max`. An expiry further away is from before the clock was
 -- set back, and counts as over.
@@ -15,12 +15,12 @@
 -- Calls that read the queue first remove expired entries, at most CHUNK of them, and about as many
 -- members of KEYS[5]. If there are more, they do nothing else, say so, and are repeated.
 
--- No sequence number reaches ZONE, and no cost has more bits: 30 zones end below 2^53.
-local ZONE, TOP_BIT = 281474976710656, 29
+-- No sequence number reaches ZONE, and no cost has more bits: 40 zones end below 2^53.
+local ZONE, TOP_BIT = 140737488355328, 39
 
 -- Appends the members of KEYS[5] for an entry; each after its score if `sequence` is given.
 local function add_bits(list, entry, sequence)
-  local above = struct.unpack('<I4', string.sub(entry, 17)) - 1
+  local above = struct.unpack('<I6', string.sub(entry, 17)) - 1
   while above > 0 do
     local _, bits = math.frexp(above)
     if sequence then
@@ -66,7 +66,7 @@ local function queue_live(ttl_max)
   for _, range in ipairs({ { '-inf', early }, { late, '+inf' } }) do
     local expired = call('ZRANGE', KEYS[4], range[1], range[2], 'BYSCORE', 'LIMIT', 0, CHUNK)
     for _, entry in ipairs(expired) do
-      if #entry ~= 20 then
+      if #entry ~= 22 then
         return nil, 'x'
       end
     end

@@ -11,6 +11,6 @@ if expires > 0 then
   leases_remove({ id })
 end
 if cost then
-  queue_remove({ id .. struct.pack('<I4', cost) })
+  queue_remove({ id .. struct.pack('<I6', cost) })
 end
 return string.format('%s%.0f', expires > now and '1' or '0', now)

@@ -1,7 +1,7 @@
 //! Packed numbers, as scripts read and write them.
 
 /// Every whole number below this is exact in a script.
-pub(super) const EXACT: u64 = 1 << 53;
+pub(crate) const EXACT: u64 = 1 << 53;
 
 /// A time in whole microseconds and parts of one.
 pub(super) struct Length {
@@ -22,7 +22,7 @@ impl Packed {
         self
     }
 
-    /// A whole number up to [`EXACT`].
+    /// A whole number, exact up to [`EXACT`]. Larger ones are costs that no limit allows.
     #[allow(clippy::cast_precision_loss, reason = "exact up to EXACT")]
     pub(super) fn f64(mut self, number: u64) -> Packed {
         self.0.extend_from_slice(&(number as f64).to_le_bytes());
@@ -62,6 +62,13 @@ impl Unpacked<'_> {
         let (number, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(f64::from_le_bytes(*number)).filter(|number| (0.0..EXACT as f64).contains(number))
+    }
+
+    /// Six bytes.
+    pub(super) fn u48(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk::<6>()?;
+        self.0 = rest;
+        Some(number.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
     /// A whole number below [`EXACT`]. Anything else is not ours.

@@ -3,11 +3,14 @@
 use super::packed::{Packed, Unpacked};
 use super::{EncodedLimit, Kind, RawState, VERSION, time_for};
 use sluicegate::{Limit, Span, Time};
+use sluicegate_core::bounds::Ratio;
+use sluicegate_core::cell::WideCell;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
 use sluicegate_core::pacer::Pacer;
 use sluicegate_core::rollback::Times;
 use sluicegate_core::sliding_log::Log;
+use sluicegate_core::sliding_window::Counts as _;
 use sluicegate_core::smooth::Smooth;
 use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Cell, CellLimit, Rate};
@@ -23,8 +26,10 @@ impl EncodedLimit {
     pub(crate) fn read(&self, raw: &RawState, now: Time, preserve_recovery_time: bool) -> Option<AnyState> {
         match (&self.kind, raw) {
             (Kind::SlidingLog { .. }, Some(text)) => log(text),
-            (Kind::SlidingLog { .. }, None) => Some(AnyState::default()),
-            (_, None) => Some(AnyState::Cell(Cell::UNSEEN)),
+            (_, None) => Some(AnyState::default()),
+            (Kind::SlidingWindow { .. }, Some(state)) => {
+                self.counters(state.strip_suffix(self.tag.as_bytes())?)
+            }
             (_, Some(state)) => match state.strip_suffix(self.tag.as_bytes()) {
                 Some(packed) => Some(AnyState::Cell(self.cell(packed, None)?.0)),
                 // As the script has converted it, or would.
@@ -35,17 +40,16 @@ impl EncodedLimit {
 
     /// Decodes a state without its tag, and for a bucket when it last changed. A bucket may have
     /// been written at another rate.
-    fn cell(&self, packed: &[u8], written_at: Option<Rate>) -> Option<(Cell, u64)> {
+    fn cell(&self, packed: &[u8], written_at: Option<Ratio>) -> Option<(Cell, u64)> {
         let mut packed = Unpacked(packed);
         let at = packed.f64()?;
         let cell = match self.kind {
-            Kind::Bucket { rate, .. } => {
+            Kind::Bucket { ratio, .. } => {
                 let latest = packed.f64()?;
-                let part = packed.u32().filter(|part| *part < written_at.unwrap_or(rate).count())?;
+                let part = packed.u32().filter(|part| *part < written_at.unwrap_or(ratio).parts)?;
                 (Cell { at, a: part, b: 1 }, latest)
             }
-            Kind::FixedWindow { .. } => (Cell { at, a: packed.u32()?, b: 0 }, 0),
-            Kind::SlidingWindow { .. } => (Cell { at, a: packed.u32()?, b: packed.u32()? }, 0),
+            Kind::FixedWindow { .. } => (Cell::of_number(at, packed.u48()?), 0),
             Kind::Smooth { .. } => {
                 let cell = Smooth::state_of(Time::from_micros(at)?, packed.permits()?);
                 // The parameters that a script needs to convert it.
@@ -53,9 +57,19 @@ impl EncodedLimit {
                 packed.permits()?;
                 (cell, 0)
             }
-            Kind::SlidingLog { .. } => return None,
+            Kind::SlidingWindow { .. } | Kind::SlidingLog { .. } => return None,
         };
         packed.0.is_empty().then_some(cell)
+    }
+
+    /// Decodes the counters of a sliding window, in the kind of state that its limit has.
+    fn counters(&self, packed: &[u8]) -> Option<AnyState> {
+        let mut packed = Unpacked(packed);
+        let (at, prev, cur) = (packed.f64()?, packed.u48()?, packed.u48()?);
+        packed.0.is_empty().then(|| match self.limit {
+            AnyLimit::Wide(_) => AnyState::Wide(Box::new(WideCell::new(at, prev, cur))),
+            _ => AnyState::Cell(Cell::new(at, prev, cur)),
+        })
     }
 
     /// Converts a state of another limit to this one, and for a bucket also returns when it last
@@ -68,7 +82,7 @@ impl EncodedLimit {
         } else {
             let (count, period) = parameters.split_once('/')?;
             let rate = Rate::new(count.parse().ok()?, Span::from_micros(period.parse().ok()?)).ok()?;
-            (self.with_rate(rate)?, Some(rate))
+            (self.with_rate(rate)?, Some(rate.ratio().ok()?))
         };
         let (cell, latest) = self.cell(packed, written_at)?;
         let mut state = AnyState::Cell(cell);
@@ -79,7 +93,7 @@ impl EncodedLimit {
         }
         match state {
             AnyState::Cell(cell) => Some((cell, latest)),
-            AnyState::Log(_) => None,
+            AnyState::Wide(_) | AnyState::Log(_) => None,
         }
     }
 
@@ -95,8 +109,8 @@ impl EncodedLimit {
         let packed = Packed::new().f64(cell.at).f64(latest).u32(cell.a);
         // While unseen keys are still filling, a key that has called must not be dropped.
         let filled = match &self.kind {
-            Kind::Bucket { rate, initial: Some((start, missing)), .. } => {
-                start.as_micros() + time_for(*rate, *missing).whole
+            Kind::Bucket { ratio, initial: Some((start, missing)), .. } => {
+                start.as_micros() + time_for(*ratio, *missing).whole
             }
             Kind::Bucket { .. } => 0,
             // Scripts convert all other states.

@@ -24,7 +24,6 @@ use sluicegate::clock::{Clock as _, SystemClock};
 use sluicegate::wait::{Acquired, Denial};
 use sluicegate::{Key, RetryAfter, Span, Time};
 use sluicegate_core::algorithm::Waiting;
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::decision::store::{StoreDecision as _, by_no_limit};
 use sluicegate_core::{Algorithm as _, AnyLimit};
 use std::sync::Arc;
@@ -164,7 +163,7 @@ impl Inner {
         // With `count=all` there are no reservations, and a cost of 0 needs none.
         if cost == 0 || self.encoded.iter().any(EncodedLimit::counts_denied) {
             let reply = self.execute(self.call(key, cost, None), Verb::Check).await;
-            let decision = reply.and_then(|reply| self.decided(reply, saturating_count(cost)));
+            let decision = reply.and_then(|reply| self.decided(reply, cost));
             let answer = self.answered(decision, |limiter| Some(limiter.check_cost(key, cost)))?;
             return Ok(Attempt::Answer(answer, None));
         }

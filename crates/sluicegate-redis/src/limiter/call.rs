@@ -23,7 +23,7 @@ use tokio::time::Instant;
 pub struct RedisCall<'a> {
     pub(super) inner: &'a Arc<Inner>,
     pub(super) key: Cow<'a, [u8]>,
-    pub(super) cost: u32,
+    pub(super) cost: u64,
     pub(super) at: Option<Time>,
 }
 

@@ -38,7 +38,7 @@ impl Drop for InvalidateOnDrop<'_> {
 
 impl Inner {
     /// Returns the cached denial of a call. A call at a given time has none.
-    pub(super) fn cached_denial(&self, key: &[u8], cost: u32, at: Option<Time>) -> Option<Answer> {
+    pub(super) fn cached_denial(&self, key: &[u8], cost: u64, at: Option<Time>) -> Option<Answer> {
         let (owner, denials) = self.denial_owner.as_ref().zip(self.store.inner.denials.as_ref())?;
         if at.is_some() {
             return None;
@@ -53,7 +53,7 @@ impl Inner {
     pub(super) fn cache_denial(
         &self,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         at: Option<Time>,
         began: Instant,
         decided: &Result<Decision, StoreFailure>,

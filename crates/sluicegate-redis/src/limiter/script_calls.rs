@@ -4,7 +4,7 @@
 use super::Inner;
 use super::call::RedisCall;
 use super::reply::ScriptReply;
-use crate::encode::{EncodedLimit, Place};
+use crate::encode::{EXACT, EncodedLimit, Place};
 use crate::failure::unreadable_state;
 use crate::receipt::StoredReceipt;
 use crate::round_trip::RoundTrip;
@@ -12,7 +12,7 @@ use crate::script::ScriptCall;
 use crate::scripts;
 use sluicegate::backend::StoreFailure;
 use sluicegate::{Receipt, Span, Time};
-use sluicegate_core::bounds::{CENTURY, saturating_count};
+use sluicegate_core::bounds::CENTURY;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
@@ -63,11 +63,12 @@ impl Close {
         if used == 0 { Close::Cancel } else { Close::Settle { used } }
     }
 
-    /// The verb and its number, as the script knows them.
+    /// The verb and its number, as the script knows them. The part of a usage above 2^53, far above
+    /// any cost that a server accepts, is not charged.
     fn arguments(self) -> (&'static str, u64) {
         match self {
             Close::Cancel => ("cancel", 0),
-            Close::Settle { used } => ("settle", saturating_count(used).into()),
+            Close::Settle { used } => ("settle", used.min(EXACT)),
         }
     }
 }
@@ -202,8 +203,8 @@ impl<'a> Operation<'a> {
         let micros = |max_wait: Span| max_wait.min(CENTURY).as_micros();
         let (verb, number, receipt) = match self.verb {
             Verb::Check | Verb::Read => ("check", 0, None),
-            Verb::Take => ("take", cost.into(), None),
-            Verb::Refund => ("refund", cost.into(), Some(&[][..])),
+            Verb::Take => ("take", cost.min(EXACT), None),
+            Verb::Refund => ("refund", cost.min(EXACT), Some(&[][..])),
             Verb::Within { max_wait } => ("within", micros(max_wait), None),
             Verb::Reserve { receipt, max_wait } => ("reserve", micros(max_wait), Some(&receipt.name[..])),
             Verb::Wait { receipt, max_wait } => ("wait", micros(max_wait), Some(&receipt.name[..])),
@@ -268,7 +269,7 @@ impl RedisCall<'_> {
         script_call
     }
 
-    fn read_call(&self, cost: u32) -> ScriptCall {
+    fn read_call(&self, cost: u64) -> ScriptCall {
         let names: Vec<Vec<u8>> = self.state_names().collect();
         let mut script_call = ScriptCall::new(&scripts::READ, &names).at(self.at);
         self.add_blocks(&mut script_call, cost, 0);
@@ -276,7 +277,7 @@ impl RedisCall<'_> {
     }
 
     /// Adds the arguments of each limit. `receipts` is the index of the key's receipts.
-    fn add_blocks(&self, script_call: &mut ScriptCall, cost: u32, receipts: usize) {
+    fn add_blocks(&self, script_call: &mut ScriptCall, cost: u64, receipts: usize) {
         let preserve_recovery_time = self.inner.preserve_recovery_time;
         for (index, encoded) in self.inner.encoded.iter().enumerate() {
             let place = Place { receipts, limit: index + 1, preserve_recovery_time };

@@ -37,7 +37,7 @@ impl Inner {
     pub(super) async fn wait(
         self: &Arc<Inner>,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         until: Option<Instant>,
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         let (limit, began) = (self.member.current_limit(key), Instant::now());

@@ -21,7 +21,7 @@ pub(super) struct PendingLease {
     inner: Arc<Inner>,
     key: Arc<[u8]>,
     id: StoreId,
-    cost: u32,
+    cost: u64,
     runtime: Option<Handle>,
     is_armed: bool,
 }
@@ -29,7 +29,7 @@ pub(super) struct PendingLease {
 impl PendingLease {
     /// Picks the lease id. It exists before the call is sent, since a call that is dropped in
     /// flight does not know what it was granted.
-    pub(super) fn new(inner: &Arc<Inner>, key: &[u8], cost: u32) -> PendingLease {
+    pub(super) fn new(inner: &Arc<Inner>, key: &[u8], cost: u64) -> PendingLease {
         let runtime = Handle::try_current().ok();
         PendingLease {
             inner: Arc::clone(inner),
@@ -79,7 +79,7 @@ impl Inner {
         self: Arc<Inner>,
         key: Arc<[u8]>,
         id: StoreId,
-        queued_cost: Option<u32>,
+        queued_cost: Option<u64>,
     ) {
         for wait in RELEASE_WAITS {
             if wait > Duration::ZERO {

@@ -8,6 +8,7 @@ use redis::Value;
 use sluicegate::backend::{Answer, Source, StoreFailure};
 use sluicegate::{Decision, Span, Time, Usage};
 use sluicegate_core::concurrency::Leases;
+use std::num::NonZeroU64;
 
 /// The store's decision about a lease.
 pub(super) struct LeaseDecision {
@@ -85,7 +86,7 @@ impl LeaseLimit {
     pub(super) fn decided(
         &self,
         outcome: &Outcome,
-        cost: u32,
+        cost: u64,
         acquires: bool,
     ) -> Result<LeaseDecision, StoreFailure> {
         self.recomputed(outcome, cost, acquires).ok_or_else(bad_state)
@@ -96,26 +97,26 @@ impl LeaseLimit {
         let used = || {
             let [now, sum, _, _, last_at, ..] = *outcome.numbers.as_slice() else { return None };
             let mut leases = Leases::default();
-            if sum > 0 {
-                leases.restore(Time::from_micros(last_at)?, u32::try_from(sum).ok()?, ());
+            if let Some(sum) = NonZeroU64::new(sum) {
+                leases.restore(Time::from_micros(last_at)?, sum, ());
             }
             Some(self.concurrency.usage(&mut leases, Time::from_micros(now)?))
         };
         used().ok_or_else(bad_state)
     }
 
-    fn recomputed(&self, outcome: &Outcome, cost: u32, acquires: bool) -> Option<LeaseDecision> {
+    fn recomputed(&self, outcome: &Outcome, cost: u64, acquires: bool) -> Option<LeaseDecision> {
         let [now, sum, ahead_cost, enough_at, last_at, ahead, sequence] = *outcome.numbers.as_slice() else {
             return None;
         };
-        let (count, now) = (u64::from(self.concurrency.count()), Time::from_micros(now)?);
-        let missing = count.min(ahead_cost.checked_add(cost.into())?).checked_add(sum)?.saturating_sub(count);
+        let (count, now) = (self.concurrency.count(), Time::from_micros(now)?);
+        let missing = count.min(ahead_cost.checked_add(cost)?).checked_add(sum)?.saturating_sub(count);
         let (sooner, later) =
             if enough_at == 0 { (0, sum) } else { (missing.min(sum), sum.checked_sub(missing)?) };
         let mut leases = Leases::default();
         for (cost, until) in [(sooner, enough_at), (later, last_at)] {
-            if cost > 0 {
-                leases.restore(Time::from_micros(until)?, u32::try_from(cost).ok()?, ());
+            if let Some(cost) = NonZeroU64::new(cost) {
+                leases.restore(Time::from_micros(until)?, cost, ());
             }
         }
         let concurrency = &self.concurrency;

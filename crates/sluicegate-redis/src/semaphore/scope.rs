@@ -54,7 +54,7 @@ pub(super) struct LeaseLimit {
 impl LeaseLimit {
     /// Returns `true` if a peek answers the call: a cost of 0 is allowed, and one above the limit
     /// never is.
-    pub(super) fn needs_no_lease(&self, cost: u32) -> bool {
+    pub(super) fn needs_no_lease(&self, cost: u64) -> bool {
         cost == 0 || cost > self.concurrency.count()
     }
 }
@@ -142,7 +142,7 @@ mod tests {
         LeaseLimit { concurrency: Concurrency::new(count, Some(ttl)).unwrap(), ttl }
     }
 
-    fn current_limit(member: &ScopeMember, key: &str) -> u32 {
+    fn current_limit(member: &ScopeMember, key: &str) -> u64 {
         member.current_limit(key.as_bytes()).concurrency.count()
     }
 

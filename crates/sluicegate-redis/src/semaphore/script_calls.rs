@@ -24,7 +24,7 @@ impl Inner {
         &self,
         round_trip: RoundTrip<'_>,
         key: &[u8],
-        (id, cost): (&StoreId, u32),
+        (id, cost): (&StoreId, u64),
         entry: Option<QueueEntry>,
         limit: LeaseLimit,
         now: Option<Time>,
@@ -41,7 +41,7 @@ impl Inner {
     pub(super) async fn send_peek(
         &self,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         limit: LeaseLimit,
         now: Option<Time>,
     ) -> Result<LeaseDecision, StoreFailure> {
@@ -61,7 +61,7 @@ impl Inner {
     async fn peeked(
         &self,
         key: &[u8],
-        cost: u32,
+        cost: u64,
         limit: LeaseLimit,
         now: Option<Time>,
     ) -> Result<Outcome, StoreFailure> {
@@ -91,7 +91,7 @@ impl Inner {
         &self,
         key: &[u8],
         id: &StoreId,
-        queued_cost: Option<u32>,
+        queued_cost: Option<u64>,
         now: Option<Time>,
     ) -> Result<bool, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::RELEASE, &self.names.of_semaphore(key)).at(now);

@@ -200,12 +200,7 @@ static OTHERS: &[Setting] = &[
         "SLUICE_KEY_LEN_MAX",
         Kind::Size(|c| &mut c.engine.key_len_max, 1..=64 * 1024),
     ),
-    setting(
-        "server",
-        "cost_max",
-        "SLUICE_COST_MAX",
-        Kind::Cost(|c| &mut c.engine.cost_max, 1..=COUNT_MAX as u64),
-    ),
+    setting("server", "cost_max", "SLUICE_COST_MAX", Kind::Cost(|c| &mut c.engine.cost_max, 1..=COUNT_MAX)),
     setting("store", "url", "SLUICE_STORE", Kind::StoreUrl(|c| &mut c.store.url)).with_flag("--store"),
     setting("store", "tls_ca", "SLUICE_STORE_TLS_CA", Kind::File(|c| &mut c.store.tls_ca)),
     setting("store", "deadline", "SLUICE_STORE_DEADLINE", Kind::Duration(|c| &mut c.store.deadline)),

@@ -147,7 +147,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "[server]\ncost_max = -1\n",
-        "sluice.toml:2:12: cost_max: -1 is out of bounds; use a whole number from 1 to 1000000000",
+        "sluice.toml:2:12: cost_max: -1 is out of bounds; use a whole number from 1 to 1000000000000",
     ),
     (
         "[server]\nthreads = \"many\"\n",

@@ -93,7 +93,7 @@ fn exceptions_per_key() {
     let unlimited = check(&engine, "api", "health-check", 1_000_000_000);
     assert_eq!(
         (unlimited.allowed, unlimited.limit, unlimited.remaining),
-        (true, 1_000_000_000, 1_000_000_000)
+        (true, 1_000_000_000_000, 1_000_000_000_000)
     );
     let blocked = check(&engine, "api", "203.0.113.9", 1);
     assert_eq!((blocked.allowed, blocked.limit, blocked.remaining), (false, 0, 0));

@@ -186,7 +186,10 @@ fn exceptions_are_leases_unlimited_or_blocked() {
         [of("big"), of("big"), of("big"), of("big")],
         [(true, 3, true), (true, 3, true), (true, 3, true), (false, 3, false)]
     );
-    assert_eq!([of("free"), of("free")], [(true, 1_000_000_000, false), (true, 1_000_000_000, false)]);
+    assert_eq!(
+        [of("free"), of("free")],
+        [(true, 1_000_000_000_000, false), (true, 1_000_000_000_000, false)]
+    );
     let (blocked, _) = acquire(&engine, "exports", "bad", 1);
     assert_eq!(
         (blocked.allowed, blocked.retry_after, blocked.reason),

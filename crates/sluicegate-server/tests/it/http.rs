@@ -151,8 +151,8 @@ fn exceptions_have_policies_of_their_own() {
     assert_eq!(ask("user:42").header("ratelimit-policy"), Some(r#""api";q=2;w=60"#));
     assert_eq!(ask("partner-7").header("ratelimit-policy"), Some(r#""api";q=9;w=60"#));
     let unlimited = ask("health-check");
-    assert_eq!(unlimited.header("ratelimit-policy"), Some(r#""api";q=1000000000"#));
-    assert_eq!(unlimited.json()["remaining"], 1_000_000_000);
+    assert_eq!(unlimited.header("ratelimit-policy"), Some(r#""api";q=1000000000000"#));
+    assert_eq!(unlimited.json()["remaining"], 1_000_000_000_000_u64);
     let blocked = ask("203.0.113.9");
     assert_eq!((blocked.status, blocked.header("retry-after")), (429, None));
     assert_eq!(blocked.header("ratelimit-policy"), Some(r#""api";q=0"#));
@@ -496,7 +496,7 @@ const MISTAKES: [(&str, &str, &str); 24] = [
         r#"{"rule":"reply","key":"user:42","cost":1.5}"#,
         "\"cost\" is 1.5; use a whole number of at least 0",
     ),
-    ("/v1/check", r#"{"rule":"reply","key":"user:42","cost":1000000001}"#, "use at most 1000000000"),
+    ("/v1/check", r#"{"rule":"reply","key":"user:42","cost":1000000000001}"#, "use at most 1000000000000"),
     ("/v1/check", r#"{"key":"user:42"}"#, "\"rule\" is missing"),
     ("/v1/check", r#"{"rule":"reply","limit":"sliding-log 5/60s","key":"user:42"}"#, "are both set"),
     ("/v1/check", r#"{"rule":"reply"}"#, "\"key\" is missing"),

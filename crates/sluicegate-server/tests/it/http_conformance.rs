@@ -24,7 +24,7 @@ struct OverHttp {
 }
 
 impl Subject for OverHttp {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
+    fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         self.clock.set(at);
         let key = std::str::from_utf8(key).unwrap();
         let body = format!(r#"{{"rule":"{}","key":"{key}","cost":{cost}}}"#, self.rule);

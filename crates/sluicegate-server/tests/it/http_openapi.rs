@@ -210,7 +210,7 @@ fn requests_and_responses_match_the_document() {
         for cost in [
             json!(0),
             json!(7),
-            json!(1_000_000_000),
+            json!(1_000_000_000_000_u64),
             json!(1_000_000_001),
             json!(-1),
             json!(1.5),

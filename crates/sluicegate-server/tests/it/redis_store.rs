@@ -19,7 +19,7 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 pub(crate) struct InRedis<S>(pub(crate) S);
 
 impl<S: Subject> Subject for InRedis<S> {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
+    fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         self.0.check(at, key, cost)
     }
 

@@ -137,8 +137,8 @@ fn exceptions_and_shadow_rules() {
     check(&[
         (
             "RL.CHECK api vip COST 1000",
-            "*7|:1|:1000000000|:1000000000|:-1|:0|:0|$-1|",
-            Some("*7|:1|:1000000000|:1000000000|:-1|:0|:0|_|"),
+            "*7|:1|:1000000000000|:1000000000000|:-1|:0|:0|$-1|",
+            Some("*7|:1|:1000000000000|:1000000000000|:-1|:0|:0|_|"),
         ),
         (
             "RL.CHECK api user:42 COST 50",
@@ -412,8 +412,8 @@ fn every_error_is_one_helpful_line() {
             None,
         ),
         (
-            "RL.CHECK reply k COST 1000000001",
-            "-ERR cost 1000000001 is too large; use at most 1000000000|",
+            "RL.CHECK reply k COST 1000000000001",
+            "-ERR cost 1000000000001 is too large; use at most 1000000000000|",
             None,
         ),
         (

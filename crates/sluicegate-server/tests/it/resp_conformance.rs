@@ -18,7 +18,7 @@ struct OverResp<'a> {
 }
 
 impl Subject for OverResp<'_> {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
+    fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         self.clock.set(at);
         let mut client = self.client.borrow_mut();
         client.send(array(&[b"RL.CHECK", self.rule.as_bytes(), key, b"COST", cost.to_string().as_bytes()]));

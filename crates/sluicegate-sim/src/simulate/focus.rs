@@ -7,7 +7,6 @@ use super::{Simulation, Timeline};
 use crate::traffic::Call;
 use sluicegate::Limit;
 use sluicegate_core::all_of::{check_list, peek_list};
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Algorithm as _, AnyLimit, AnyState, Span, Time};
 
 /// The pieces of the curves: about one a pixel.
@@ -25,9 +24,9 @@ pub struct Focus {
     /// The most that was allowed, in each piece, in the stretch of the first limit's period before.
     pub window: Vec<u64>,
     /// The least that was left in each piece.
-    pub room: Vec<u32>,
+    pub room: Vec<u64>,
     /// The most that an idle key could take at once.
-    pub room_max: u32,
+    pub room_max: u64,
     /// Each call and whether it was allowed, unless there are too many.
     pub marks: Vec<(Time, bool)>,
 }
@@ -71,7 +70,7 @@ impl Focus {
                     self.marks.push((call.at, decision.allowed()));
                 }
             }
-            self.room.push(saturating_count(least));
+            self.room.push(least);
         }
     }
 }

@@ -84,7 +84,7 @@ mod tests {
         for _ in 0..300 {
             let many = random.usize(0..20);
             let mut acts: Vec<Call> = (0..many)
-                .map(|_| Call { at: at(random.u64(0..60)), key: 0, cost: random.u32(0..4) })
+                .map(|_| Call { at: at(random.u64(0..60)), key: 0, cost: random.u64(0..4) })
                 .collect();
             acts.sort_by_key(|act| act.at);
             let length = random.u64(1..30);

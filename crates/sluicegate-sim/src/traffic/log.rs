@@ -120,7 +120,7 @@ struct Row {
     key: Vec<u8>,
     /// How many values the key is made of so far.
     key_values: usize,
-    cost: u32,
+    cost: u64,
 }
 
 impl Row {
@@ -135,15 +135,12 @@ impl Row {
 }
 
 /// A cost out of that field. Servers write a dash when they have sent no bytes.
-fn cost(name: &str, value: &[u8]) -> Result<u32, Problem> {
+fn cost(name: &str, value: &[u8]) -> Result<u64, Problem> {
     if name == "bytes" && value == b"-" {
         return Ok(0);
     }
-    let cost = number("cost", value, u64::from(COUNT_MAX));
-    let cost =
-        cost.map_err(|what| Problem { what, advice: "use a field with whole numbers from 0 to 1000000000" })?;
-    // Cannot be cut: it is within the bounds just checked.
-    Ok(u32::try_from(cost).unwrap_or(COUNT_MAX))
+    let advice = "use a field with whole numbers from 0 to 1000000000000";
+    number("cost", value, COUNT_MAX).map_err(|what| Problem { what, advice })
 }
 
 /// Reads the lines of one format.

@@ -48,7 +48,7 @@ pub struct Workload {
     lasts: Option<Span>,
     /// How long after [`START`] it begins.
     after: Span,
-    cost: u32,
+    cost: u64,
     name: String,
     keys: u32,
     /// The exponent of the keys' popularity; `None` when all are alike.

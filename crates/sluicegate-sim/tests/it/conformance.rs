@@ -8,7 +8,7 @@ use sluicegate_sim::Replay;
 struct Replayed(Replay);
 
 impl Subject for Replayed {
-    fn check(&mut self, at: Time, key: &[u8], cost: u32) -> Fields {
+    fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         self.0.check(at, key, cost).into()
     }
 }

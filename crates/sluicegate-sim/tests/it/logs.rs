@@ -21,7 +21,7 @@ fn traffic(log: impl AsRef<[u8]>, format: Option<Format>, key: &str) -> Traffic 
 }
 
 /// Time, key and cost of each call.
-fn calls(traffic: &Traffic) -> Vec<(u64, String, u32)> {
+fn calls(traffic: &Traffic) -> Vec<(u64, String, u64)> {
     let text = |key| String::from_utf8_lossy(traffic.key(key)).into_owned();
     traffic.calls().iter().map(|call| (call.at.as_micros(), text(call.key), call.cost)).collect()
 }

@@ -10,7 +10,7 @@ use sluicegate_sim::traffic::{Call, Reading, csv};
 use sluicegate_sim::{Replay, Traffic};
 
 /// A traffic from rows of `at_us,key,cost`.
-fn traffic(rows: impl IntoIterator<Item = (u64, String, u32)>) -> Traffic {
+fn traffic(rows: impl IntoIterator<Item = (u64, String, u64)>) -> Traffic {
     let mut text = "at_us,key,cost\n".to_owned();
     for (at, key, cost) in rows {
         text += &format!("{at},{key},{cost}\n");

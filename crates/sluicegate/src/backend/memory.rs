@@ -9,7 +9,6 @@ use crate::limit::Limit;
 use crate::limiter::{Limiter, VerbError};
 use crate::semaphore::{Grant, Semaphore};
 use crate::wait::{Acquire, Acquired, MaxWait};
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Decision, Time, Usage};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,14 +102,14 @@ impl Backend for Limiter {
 
     fn acquire(&self, key: &dyn Key, cost: u64, max_wait: Option<Duration>) -> Ready<Acquired> {
         let key = self.fingerprint(key);
-        let mut acquire = Acquire::new(self, key, saturating_count(cost), MaxWait::from_option(max_wait));
+        let mut acquire = Acquire::new(self, key, cost, MaxWait::from_option(max_wait));
         if let Some(acquired) = acquire.at_once(self.now()) {
             return Pending::Ready(Ok(acquired));
         }
         let limiter = self.clone();
-        Pending::later(async move {
-            Ok(Acquire::new(&limiter, key, saturating_count(cost), MaxWait::from_option(max_wait)).await)
-        })
+        Pending::later(
+            async move { Ok(Acquire::new(&limiter, key, cost, MaxWait::from_option(max_wait)).await) },
+        )
     }
 
     fn delay(&self, delay: Duration) -> Pending<()> {

@@ -179,7 +179,7 @@ fn unknown_unit(word: &str, unit: &str) -> SyntaxError {
     }
 }
 
-/// Reads a whole number: `1000`, `1_000`, `1k`, `1M`, `1G`.
+/// Reads a whole number: `1000`, `1_000`, `1k`, `1M`, `1G`, `1T`.
 ///
 /// # Errors
 /// If it is not a whole number, or far too large.
@@ -201,7 +201,8 @@ pub fn number(what: &str, word: &str) -> Result<u64, SyntaxError> {
 /// The digits of a count, and what its suffix multiplies them by. `K` is `k`, but `m` is not `M`:
 /// it could be meant as minutes.
 fn suffixed(word: &str) -> (&str, u64) {
-    let factors = [("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+    let factors =
+        [("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000), ("T", 1_000_000_000_000)];
     factors
         .into_iter()
         .find_map(|(suffix, factor)| Some((word.strip_suffix(suffix)?, factor)))
@@ -213,6 +214,7 @@ fn meant_count(word: &str) -> String {
     let suffix = match word.bytes().last() {
         Some(b'm') => "M",
         Some(b'g' | b'b' | b'B') => "G",
+        Some(b't') => "T",
         _ => return usual(),
     };
     let digits = &word[..word.len() - 1];

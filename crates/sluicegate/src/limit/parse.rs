@@ -137,8 +137,8 @@ fn one(text: &str, bounds: Bounds) -> Result<Limit, Rejected<'_>> {
 /// A measure, as the algorithm takes it.
 enum Measure<'a> {
     Interval(Span),
-    AtOnce(u32),
-    Windows(u32, Period<'a>),
+    AtOnce(u64),
+    Windows(u64, Period<'a>),
     Rate(Rate),
 }
 
@@ -394,7 +394,7 @@ fn is_rfc_3339(word: &str) -> bool {
 fn interval(measure: &str) -> Result<Span, SyntaxError> {
     if measure.contains('/') {
         let problem = format!("{} is a rate, min-interval takes a duration", quoted(measure));
-        let meant = rate(measure).map(|rate| rate.period().as_micros().div_ceil(u64::from(rate.count())));
+        let meant = rate(measure).map(|rate| rate.period().as_micros().div_ceil(rate.count()));
         let meant = meant.map_or_else(|_| "200ms".to_owned(), |micros| Span::from_micros(micros).to_string());
         return Err(SyntaxError::new(problem, format!("write min-interval {meant}")));
     }
@@ -402,7 +402,7 @@ fn interval(measure: &str) -> Result<Span, SyntaxError> {
 }
 
 /// How many at once.
-fn at_once(measure: &str) -> Result<u32, SyntaxError> {
+fn at_once(measure: &str) -> Result<u64, SyntaxError> {
     if let Some((count, _)) = measure.split_once('/') {
         let problem = format!("{} is a rate, concurrency takes how many at once", quoted(measure));
         let meant = number("count", count).map_or_else(|_| "10".to_owned(), |count| count.to_string());

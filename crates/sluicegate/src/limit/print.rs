@@ -72,7 +72,7 @@ pub fn unit(period: Span) -> String {
     }
 }
 
-fn option_unless_default(f: &mut fmt::Formatter<'_>, name: &str, value: u32, default: u32) -> fmt::Result {
+fn option_unless_default(f: &mut fmt::Formatter<'_>, name: &str, value: u64, default: u64) -> fmt::Result {
     if value == default { Ok(()) } else { write!(f, " {name}={value}") }
 }
 

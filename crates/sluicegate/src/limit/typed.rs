@@ -372,13 +372,13 @@ trait Build: Display {
 }
 
 /// A count, burst, capacity or queue within bounds.
-fn units(value: u64, least: u32) -> Option<u32> {
+fn units(value: u64, least: u64) -> Option<u64> {
     checked_count("count", value, least).ok()
 }
 
 /// An option that is within bounds or not given.
 #[expect(clippy::option_option, reason = "out of bounds, not given, or given")]
-fn optional(value: Option<u64>, least: u32) -> Option<Option<u32>> {
+fn optional(value: Option<u64>, least: u64) -> Option<Option<u64>> {
     value.map_or(Some(None), |value| units(value, least).map(Some))
 }
 

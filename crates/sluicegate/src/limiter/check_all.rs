@@ -19,11 +19,11 @@ pub const CALLS_MAX: usize = 64;
 pub struct Call<'a> {
     limiter: &'a Limiter,
     key: Fingerprint,
-    cost: u32,
+    cost: u64,
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32) -> Call<'a> {
+    pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u64) -> Call<'a> {
         Call { limiter, key, cost }
     }
 

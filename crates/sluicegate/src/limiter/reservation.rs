@@ -9,7 +9,6 @@ use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
 use crate::store::{SlotKind, Store};
 use sluicegate_core::algorithm::Verb;
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::receipts::{Receipt as Name, ReserveCall};
 use sluicegate_core::{Decision, Span, Time};
 use std::fmt;
@@ -71,7 +70,7 @@ impl Limiter {
         max_wait: impl Into<Span>,
         now: Time,
     ) -> Result<Reservation, VerbError> {
-        let (key, cost) = (self.fingerprint(key), saturating_count(cost));
+        let (key, cost) = (self.fingerprint(key), cost);
         let open = Open { key, name: self.next_receipt() };
         if let Some(decision) = self.denied_by_queue(key, cost, now) {
             self.supports(Verb::Reserve)?;
@@ -113,7 +112,7 @@ impl Limiter {
 
     /// Like [`Limiter::settle`], at time `now`.
     pub fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> bool {
-        let (seal, used) = (&self.inner.seal, saturating_count(used));
+        let (seal, used) = (&self.inner.seal, used);
         let tag = self.tag();
         let (settled, key) =
             on_store!(&self.inner.store, store => receipt.settle_in(store, seal, tag, used, now));
@@ -168,7 +167,7 @@ impl Receipt {
         store: &Store<S>,
         seal: &Seal,
         limiter: Option<u16>,
-        used: u32,
+        used: u64,
         now: Time,
     ) -> (bool, Fingerprint) {
         let Open { key, name } = self.opened(seal);

@@ -10,6 +10,7 @@ use crate::limit::Limit;
 use crate::store::{
     AnySlot, AnyStore, CellSlot, LimitVersion, ListSlot, LogSlot, NoMemory, Size, SlotKind, Store,
 };
+use sluicegate_core::cell::WideCell;
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
@@ -28,6 +29,7 @@ pub(super) enum StoreByAlgorithm {
     Pacer(Store<CellSlot<Pacer>>),
     FixedWindow(Store<CellSlot<FixedWindow>>),
     SlidingWindow(Store<CellSlot<SlidingWindow>>),
+    WideSlidingWindow(Store<CellSlot<SlidingWindow<WideCell>>>),
     Smooth(Store<CellSlot<Smooth>>),
     SlidingLog(Store<LogSlot>),
     List(Store<ListSlot>),
@@ -45,6 +47,7 @@ macro_rules! on_store {
             $crate::limiter::store_by_algorithm::StoreByAlgorithm::Pacer($store) => $act,
             $crate::limiter::store_by_algorithm::StoreByAlgorithm::FixedWindow($store) => $act,
             $crate::limiter::store_by_algorithm::StoreByAlgorithm::SlidingWindow($store) => $act,
+            $crate::limiter::store_by_algorithm::StoreByAlgorithm::WideSlidingWindow($store) => $act,
             $crate::limiter::store_by_algorithm::StoreByAlgorithm::Smooth($store) => $act,
             $crate::limiter::store_by_algorithm::StoreByAlgorithm::SlidingLog($store) => $act,
             $crate::limiter::store_by_algorithm::StoreByAlgorithm::List($store) => $act,
@@ -71,6 +74,7 @@ impl StoreByAlgorithm {
                 CellLimit::SlidingWindow(_) => StoreByAlgorithm::SlidingWindow(store(made, size)?),
                 CellLimit::Smooth(_) => StoreByAlgorithm::Smooth(store(made, size)?),
             },
+            [AnyLimit::Wide(_)] => StoreByAlgorithm::WideSlidingWindow(store(made, size)?),
             [AnyLimit::Log(_)] => StoreByAlgorithm::SlidingLog(store(made, size)?),
             [] | [_, _, ..] => StoreByAlgorithm::List(store(made, size)?),
         })
@@ -94,6 +98,7 @@ impl StoreByAlgorithm {
             StoreByAlgorithm::Pacer(store) => change(store, made),
             StoreByAlgorithm::FixedWindow(store) => change(store, made),
             StoreByAlgorithm::SlidingWindow(store) => change(store, made),
+            StoreByAlgorithm::WideSlidingWindow(store) => change(store, made),
             StoreByAlgorithm::Smooth(store) => change(store, made),
             StoreByAlgorithm::SlidingLog(store) => change(store, made),
             StoreByAlgorithm::List(store) => change(store, made),

@@ -24,7 +24,7 @@ pub struct AcquireLease {
     shard: Arc<Shard>,
     caller: Option<Arc<ScopedLimit>>,
     key: Fingerprint,
-    cost: u32,
+    cost: u64,
     priority: Priority,
     max_wait: MaxWait,
     state: State,
@@ -43,7 +43,7 @@ impl AcquireLease {
         shard: Arc<Shard>,
         caller: Option<Arc<ScopedLimit>>,
         key: Fingerprint,
-        cost: u32,
+        cost: u64,
         max_wait: MaxWait,
     ) -> AcquireLease {
         AcquireLease { shard, caller, key, cost, priority: Priority::Normal, max_wait, state: State::New }

@@ -104,7 +104,7 @@ impl<'a> LockedShard<'a> {
     }
 
     /// Counts and returns the denial of a call.
-    pub(super) fn deny(&mut self, key: Fingerprint, cost: u32) -> Decision {
+    pub(super) fn deny(&mut self, key: Fingerprint, cost: u64) -> Decision {
         self.state.counts.denied += 1;
         self.peek(key, cost)
     }
@@ -112,7 +112,7 @@ impl<'a> LockedShard<'a> {
     /// Tries to grant a lease. If it fails, nothing is counted, and no denial is computed that the
     /// caller may not need.
     #[inline]
-    pub(super) fn take(&mut self, key: Fingerprint, cost: u32) -> Attempt {
+    pub(super) fn take(&mut self, key: Fingerprint, cost: u64) -> Attempt {
         let now = self.now();
         self.expire(key, now);
         self.apply_limit(key);
@@ -191,7 +191,7 @@ impl<'a> LockedShard<'a> {
         Some(held)
     }
 
-    pub(super) fn peek(&mut self, key: Fingerprint, cost: u32) -> Decision {
+    pub(super) fn peek(&mut self, key: Fingerprint, cost: u64) -> Decision {
         let now = self.now();
         self.expire(key, now);
         self.apply_limit(key);
@@ -338,7 +338,7 @@ impl<'a> LockedShard<'a> {
         }
     }
 
-    fn count_expired(&mut self, cost: u32) {
+    fn count_expired(&mut self, cost: u64) {
         self.state.counts.expired += 1;
         if self.common.observer.is_some() {
             self.deferred.expired.push(cost);
@@ -380,7 +380,7 @@ fn drop_if_unused(entry: OccupiedEntry<'_, Fingerprint, KeyLeases>, expirations:
 }
 
 /// Decides for a key that may be unknown.
-pub(super) fn peek(limit: Concurrency, known: Option<&mut KeyLeases>, now: Time, cost: u32) -> Decision {
+pub(super) fn peek(limit: Concurrency, known: Option<&mut KeyLeases>, now: Time, cost: u64) -> Decision {
     match known {
         Some(known) => limit.peek(&mut known.leases, now, cost),
         None => limit.peek(&mut Leases::<u32>::default(), now, cost),

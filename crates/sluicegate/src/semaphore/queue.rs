@@ -62,7 +62,7 @@ impl LockedShard<'_> {
         let queue = known.queue.get_or_insert_default();
         let position = (priority, queue.next);
         queue.next += 1;
-        queue.cost += u64::from(cost);
+        queue.cost += cost;
         // No real waker yet: the lease may be granted right here.
         let waiter = waiters.insert(WaiterState::Waiting {
             request: *request,
@@ -228,7 +228,7 @@ impl LockedShard<'_> {
     }
 
     /// Grants a lease to a waiter.
-    fn grant_to(&mut self, waiter: u32, key: Fingerprint, cost: u32, now: Time) {
+    fn grant_to(&mut self, waiter: u32, key: Fingerprint, cost: u64, now: Time) {
         let Some(WaiterState::Waiting { request, position, .. }) = self.state.waiters.get(waiter) else {
             return;
         };
@@ -277,7 +277,7 @@ impl LockedShard<'_> {
         let Some(known) = keys.get_mut(&request.key) else { return };
         let Some(queue) = &mut known.queue else { return };
         if queue.waiting.remove(&position).is_some() {
-            queue.cost -= u64::from(request.cost);
+            queue.cost -= request.cost;
             // (Not through `KeyLeases::count`: the queue is borrowed from the same key.)
             if let Some(scoped) = &known.scoped {
                 scoped.waiter_removed();
@@ -319,7 +319,7 @@ impl LockedShard<'_> {
         }
     }
 
-    fn deny_join(&mut self, denial: Denial, key: Fingerprint, cost: u32) -> Joined {
+    fn deny_join(&mut self, denial: Denial, key: Fingerprint, cost: u64) -> Joined {
         let decision = denial_of(self.deny(key, cost));
         Joined::Done(Outcome::Denied { denial, decision, at: self.clock_now() })
     }

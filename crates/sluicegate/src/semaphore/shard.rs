@@ -73,7 +73,7 @@ pub(super) struct Common {
 #[derive(Clone, Copy)]
 pub(super) struct LeaseRequest {
     pub(super) key: Fingerprint,
-    pub(super) cost: u32,
+    pub(super) cost: u64,
     pub(super) since: Time,
     pub(super) until: Option<Time>,
     pub(super) priority: Priority,
@@ -124,7 +124,7 @@ pub(super) struct Deferred {
     /// A waker to drop: dropping it runs foreign code.
     pub(super) drop: Option<Waker>,
     /// The costs of expired leases, if there is an observer.
-    pub(super) expired: Vec<u32>,
+    pub(super) expired: Vec<u64>,
     pub(super) ring_at: Option<Time>,
 }
 
@@ -151,7 +151,7 @@ impl Shard {
         self: &Arc<Shard>,
         caller: Caller<'_>,
         key: Fingerprint,
-        cost: u32,
+        cost: u64,
         now: Option<Time>,
     ) -> Grant {
         let grant = match self.take(caller, key, cost, now) {
@@ -168,7 +168,7 @@ impl Shard {
         self: &Arc<Shard>,
         caller: Caller<'_>,
         key: Fingerprint,
-        cost: u32,
+        cost: u64,
     ) -> Option<Grant> {
         let grant = self.with_lock(caller, None, |locked| match locked.take(key, cost) {
             Attempt::Allowed(decision, granted) => Some(self.new_grant(decision, Span::ZERO, granted)),
@@ -184,7 +184,7 @@ impl Shard {
         self: &Arc<Shard>,
         caller: Caller<'_>,
         key: Fingerprint,
-        cost: u32,
+        cost: u64,
         now: Option<Time>,
     ) -> Option<Grant> {
         self.with_lock(caller, now, |locked| match locked.take(key, cost) {
@@ -282,7 +282,7 @@ impl Shard {
         self: &Arc<Shard>,
         caller: Caller<'_>,
         key: Fingerprint,
-        cost: u32,
+        cost: u64,
         now: Option<Time>,
     ) -> Decision {
         self.with_lock(caller, now, |locked| locked.peek(key, cost))
@@ -363,7 +363,7 @@ impl Shard {
         }
         if let Some(observer) = &self.common.observer {
             for cost in expired {
-                callbacks.run(|| observer.event(&Event::LeaseExpired { cost: u64::from(cost) }));
+                callbacks.run(|| observer.event(&Event::LeaseExpired { cost }));
             }
         }
         callbacks.run(|| std::mem::drop(drop));

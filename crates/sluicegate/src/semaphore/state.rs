@@ -62,7 +62,7 @@ pub(super) struct KeyLeases {
 #[derive(Default)]
 pub(super) struct Queue {
     /// By priority, then by arrival: the waiter and its cost.
-    pub(super) waiting: AppendMostlyMap<(Priority, u64), (u32, u32)>,
+    pub(super) waiting: AppendMostlyMap<(Priority, u64), (u32, u64)>,
     pub(super) next: u64,
     /// The total cost of the waiters.
     pub(super) cost: u64,
@@ -110,7 +110,7 @@ impl ShardState {
         }
     }
 
-    pub(super) fn count(&self) -> u32 {
+    pub(super) fn count(&self) -> u64 {
         self.limit.count()
     }
 
@@ -159,7 +159,7 @@ impl ShardState {
     pub(super) fn grant(
         &mut self,
         key: Fingerprint,
-        cost: u32,
+        cost: u64,
         now: Time,
         caller: Option<&Arc<ScopedLimit>>,
     ) -> (Decision, Option<Granted>) {

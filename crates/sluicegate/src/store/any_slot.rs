@@ -7,7 +7,7 @@ use sluicegate_core::{Algorithm, AnyLimit, AnyState, Cell, Time};
 use std::{mem, slice};
 
 /// A slot for limits of any kind, which may differ from key to key. A cell is stored in the slot
-/// itself, logs and lists of states in the side table.
+/// itself, other states in the side table.
 pub(crate) struct AnySlot;
 
 /// The states of a key under one limit or a list of limits.
@@ -111,7 +111,7 @@ impl SlotKind for AnySlot {
         slot_state: SlotState<'_, AnySlot>,
         limits: &[AnyLimit],
         now: Time,
-        cost: u32,
+        cost: u64,
     ) -> Result<Charged, NotCharged> {
         match limits {
             [AnyLimit::Cell(limit)] => {
@@ -120,6 +120,10 @@ impl SlotKind for AnySlot {
                 store(slot_state.words, cell);
                 Ok(charged)
             }
+            [AnyLimit::Wide(limit)] => match slot_state.side_table.get_mut(slot_state.slot) {
+                Some(States::One(AnyState::Wide(cell))) => limit.try_charge(cell, now, cost),
+                _ => Err(NotCharged::UNKNOWN),
+            },
             [AnyLimit::Log(limit)] => match slot_state.side_table.get_mut(slot_state.slot) {
                 // To grow, a log has to claim entries from the pool, which only the full path does.
                 Some(States::One(AnyState::Log(log))) if limit.growth(log, now, cost) == 0 => {

@@ -22,7 +22,7 @@ use std::{mem, slice};
 pub(crate) struct Call<'a> {
     pub(crate) store: &'a dyn AnyStore,
     pub(crate) key: Fingerprint,
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
     /// The index of the call; of calls on one key, that of the first.
     pub(crate) index: usize,
 }

@@ -68,7 +68,7 @@ impl<S: SlotKind> Store<S> {
         shard: &mut Locked<'_, S>,
         slot: usize,
         now: Time,
-        cost: u32,
+        cost: u64,
     ) -> Result<(), Full> {
         let growth = shard.with_slot(slot, |limits, states| {
             limits.iter().zip(states).map(|(limit, state)| limit.growth(state, now, cost)).sum()

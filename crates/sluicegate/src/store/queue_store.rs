@@ -47,7 +47,7 @@ impl<S: SlotKind> Store<S> {
     ///
     /// # Errors
     /// If the call has to wait, or the store is full.
-    pub(crate) fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
+    pub(crate) fn try_admit(&self, key: Fingerprint, cost: u64, now: Time) -> Result<Decision, NotAdmitted> {
         if let Some(mut shard) = self.try_lock(self.shard_of(key))
             && let Some(slot) = shard.table.find_fast(key)
             // A pacer's fast path would take a time slot that the call has to wait for.
@@ -60,7 +60,7 @@ impl<S: SlotKind> Store<S> {
     }
 
     #[inline(never)]
-    fn try_admit_in_full(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
+    fn try_admit_in_full(&self, key: Fingerprint, cost: u64, now: Time) -> Result<Decision, NotAdmitted> {
         let mut shard = self.lock(self.shard_of(key));
         let taken = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let answer = peek_list(limits, states, now, cost);
@@ -83,7 +83,7 @@ impl<S: SlotKind> Store<S> {
 /// A store with slots of any kind, as wait queues use it.
 pub(crate) trait QueueStore: Send + Sync {
     /// Charges a call if it is allowed now: see [`Store::try_admit`].
-    fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted>;
+    fn try_admit(&self, key: Fingerprint, cost: u64, now: Time) -> Result<Decision, NotAdmitted>;
 
     /// The limits that apply to a key.
     fn limits_of(&self, key: Fingerprint) -> Arc<[AnyLimit]>;
@@ -93,10 +93,10 @@ pub(crate) trait QueueStore: Send + Sync {
 
     /// The first time, not before `from`, at which a call would be allowed without delay if no
     /// other call came.
-    fn admissible_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time>;
+    fn admissible_at(&self, key: Fingerprint, now: Time, from: Time, cost: u64) -> Option<Time>;
 
     /// Decides a call without charging it.
-    fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision;
+    fn peek(&self, key: Fingerprint, now: Time, cost: u64) -> Decision;
 
     /// Charges the head of a queue, and returns when the next waiter, of cost `then`, is
     /// admissible. The head is charged as of when it was due if its limits permit that, and as of
@@ -105,8 +105,8 @@ pub(crate) trait QueueStore: Send + Sync {
         &self,
         key: Fingerprint,
         due_and_now: (Time, Time),
-        cost: u32,
-        then: Option<u32>,
+        cost: u64,
+        then: Option<u64>,
     ) -> HeadCharge;
 
     /// Rolls back the charges of a waiter that was dropped, and adjusts the later charges of the
@@ -121,7 +121,7 @@ pub(crate) trait QueueStore: Send + Sync {
 }
 
 impl<S: SlotKind> QueueStore for Store<S> {
-    fn try_admit(&self, key: Fingerprint, cost: u32, now: Time) -> Result<Decision, NotAdmitted> {
+    fn try_admit(&self, key: Fingerprint, cost: u64, now: Time) -> Result<Decision, NotAdmitted> {
         Store::try_admit(self, key, cost, now)
     }
 
@@ -136,11 +136,11 @@ impl<S: SlotKind> QueueStore for Store<S> {
         S::into_states(shard.copy(key, now), limits)
     }
 
-    fn admissible_at(&self, key: Fingerprint, now: Time, from: Time, cost: u32) -> Option<Time> {
+    fn admissible_at(&self, key: Fingerprint, now: Time, from: Time, cost: u64) -> Option<Time> {
         self.read(key, now, |limits, states| earliest_admission(limits, states, from, cost))
     }
 
-    fn peek(&self, key: Fingerprint, now: Time, cost: u32) -> Decision {
+    fn peek(&self, key: Fingerprint, now: Time, cost: u64) -> Decision {
         self.read(key, now, |limits, states| peek_list(limits, states, now, cost))
     }
 
@@ -148,8 +148,8 @@ impl<S: SlotKind> QueueStore for Store<S> {
         &self,
         key: Fingerprint,
         (due_at, now): (Time, Time),
-        cost: u32,
-        then: Option<u32>,
+        cost: u64,
+        then: Option<u64>,
     ) -> HeadCharge {
         let mut shard = self.lock(self.shard_of(key));
         let charged = self.charge_key_in(&mut shard, key, due_at, |limits, states, receipts| {

@@ -90,7 +90,7 @@ impl<S: SlotKind> Locked<'_, S> {
         &mut self,
         slot: usize,
         key: Fingerprint,
-        cost: u32,
+        cost: u64,
         now: Time,
     ) -> Option<Charged> {
         let Guarded { limits_by_tag, latest, receipt_table, counts, side_table, .. } = &mut *self.guarded;

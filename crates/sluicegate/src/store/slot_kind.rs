@@ -4,6 +4,7 @@ use super::limit_versions::{LimitVersion, LimitsByTag};
 use super::table::SLOTS;
 use sluicegate_core::algorithm::{Charged, Debt, NotCharged};
 use sluicegate_core::all_of::check_list;
+use sluicegate_core::cell::WideCell;
 use sluicegate_core::fixed_window::FixedWindow;
 use sluicegate_core::leaky_bucket::LeakyBucket;
 use sluicegate_core::min_interval::MinInterval;
@@ -54,7 +55,7 @@ pub(crate) trait SlotKind: Sized + Send + Sync + 'static {
         _kept: SlotState<'_, Self>,
         _limits: &[Self::Limit],
         _now: Time,
-        _cost: u32,
+        _cost: u64,
     ) -> Result<Charged, NotCharged> {
         Err(NotCharged::UNKNOWN)
     }
@@ -64,7 +65,7 @@ pub(crate) trait SlotKind: Sized + Send + Sync + 'static {
         slot_state: SlotState<'_, Self>,
         limits: &[Self::Limit],
         now: Time,
-        cost: u32,
+        cost: u64,
     ) -> Decision {
         Self::update(slot_state, |state| match limits {
             [limit] => {
@@ -128,20 +129,90 @@ impl<'a, S: SlotKind<SideTable = Box<[T]>>, T: Default> SlotState<'a, S> {
 /// so that its check is inlined and nothing is dispatched at run time.
 pub(crate) struct CellSlot<A>(PhantomData<A>);
 
-/// A limit whose state is a cell.
-pub(crate) trait CellAlgorithm: Algorithm<State = Cell> + Clone + Send + Sync + 'static {
+/// A limit whose state is a cell, or a wide one.
+pub(crate) trait CellAlgorithm: Algorithm<State: InWords> + Clone + Send + Sync + 'static {
     /// The limit, if it is of this algorithm.
-    fn of(limit: &CellLimit) -> Option<&Self>;
+    fn of(limit: &AnyLimit) -> Option<&Self>;
 }
 
 macro_rules! cell_algorithms {
     ($($name:ident)*) => {
         $(impl CellAlgorithm for $name {
-            fn of(limit: &CellLimit) -> Option<&Self> {
-                if let CellLimit::$name(limit) = limit { Some(limit) } else { None }
+            fn of(limit: &AnyLimit) -> Option<&Self> {
+                if let AnyLimit::Cell(CellLimit::$name(limit)) = limit { Some(limit) } else { None }
             }
         })*
     };
+}
+
+impl CellAlgorithm for SlidingWindow<WideCell> {
+    fn of(limit: &AnyLimit) -> Option<&Self> {
+        if let AnyLimit::Wide(limit) = limit { Some(limit) } else { None }
+    }
+}
+
+/// A state that is stored in the words of a slot.
+pub(crate) trait InWords: Copy + Default + PartialEq + Send {
+    /// How many words it takes.
+    const WORDS: usize;
+
+    fn load(words: &[AtomicU64]) -> Self;
+
+    fn store(self, words: &[AtomicU64]);
+
+    fn into_any(self) -> AnyState;
+
+    /// The state, if it is of this kind.
+    fn of(state: AnyState) -> Option<Self>;
+}
+
+impl InWords for Cell {
+    const WORDS: usize = 2;
+
+    #[inline]
+    fn load(words: &[AtomicU64]) -> Cell {
+        load(words)
+    }
+
+    #[inline]
+    fn store(self, words: &[AtomicU64]) {
+        store(words, self);
+    }
+
+    fn into_any(self) -> AnyState {
+        AnyState::Cell(self)
+    }
+
+    fn of(state: AnyState) -> Option<Cell> {
+        if let AnyState::Cell(cell) = state { Some(cell) } else { None }
+    }
+}
+
+impl InWords for WideCell {
+    const WORDS: usize = 3;
+
+    #[inline]
+    fn load(words: &[AtomicU64]) -> WideCell {
+        let [at, prev, cur] = words else { unreachable!("a wide cell has three words") };
+        let [at, prev, cur] = [at, prev, cur].map(|word| word.load(Ordering::Relaxed));
+        WideCell { at, prev, cur }
+    }
+
+    #[inline]
+    fn store(self, words: &[AtomicU64]) {
+        let [at, prev, cur] = words else { unreachable!("a wide cell has three words") };
+        at.store(self.at, Ordering::Relaxed);
+        prev.store(self.prev, Ordering::Relaxed);
+        cur.store(self.cur, Ordering::Relaxed);
+    }
+
+    fn into_any(self) -> AnyState {
+        AnyState::Wide(Box::new(self))
+    }
+
+    fn of(state: AnyState) -> Option<WideCell> {
+        if let AnyState::Wide(cell) = state { Some(*cell) } else { None }
+    }
 }
 
 cell_algorithms!(TokenBucket LeakyBucket MinInterval Pacer FixedWindow SlidingWindow Smooth);
@@ -156,47 +227,37 @@ pub(crate) struct ListSlot;
 #[inline]
 pub(super) fn load(words: &[AtomicU64]) -> Cell {
     let [at, rest] = words else { unreachable!("a cell has two words") };
-    let [a, b] = halves(rest.load(Ordering::Relaxed));
-    Cell { at: at.load(Ordering::Relaxed), a, b }
+    Cell::of_number(at.load(Ordering::Relaxed), rest.load(Ordering::Relaxed))
 }
 
 #[inline]
 pub(super) fn store(words: &[AtomicU64], cell: Cell) {
     let [at, rest] = words else { unreachable!("a cell has two words") };
     at.store(cell.at, Ordering::Relaxed);
-    rest.store(u64::from(cell.a) | u64::from(cell.b) << 32, Ordering::Relaxed);
-}
-
-/// The low and the high half of a word.
-#[inline]
-fn halves(word: u64) -> [u32; 2] {
-    [word & u64::from(u32::MAX), word >> 32].map(|half| u32::try_from(half).unwrap_or(u32::MAX))
+    rest.store(cell.number(), Ordering::Relaxed);
 }
 
 impl<A: CellAlgorithm> SlotKind for CellSlot<A> {
     type Limit = A;
-    type State = Cell;
-    const STATE_WORDS: usize = 2;
+    type State = A::State;
+    const STATE_WORDS: usize = A::State::WORDS;
     type SideTable = ();
     type Limits = LimitVersion<A>;
 
     fn limit(limit: &AnyLimit) -> Option<A> {
-        match limit {
-            AnyLimit::Cell(limit) => A::of(limit).cloned(),
-            AnyLimit::Log(_) => None,
-        }
+        A::of(limit).cloned()
     }
 
     #[inline]
-    fn read<R>(slot_state: SlotState<'_, CellSlot<A>>, read: impl FnOnce(&Cell) -> R) -> R {
-        read(&load(slot_state.words))
+    fn read<R>(slot_state: SlotState<'_, CellSlot<A>>, read: impl FnOnce(&A::State) -> R) -> R {
+        read(&A::State::load(slot_state.words))
     }
 
     #[inline]
-    fn update<R>(slot_state: SlotState<'_, CellSlot<A>>, act: impl FnOnce(&mut Cell) -> R) -> R {
-        let mut cell = load(slot_state.words);
+    fn update<R>(slot_state: SlotState<'_, CellSlot<A>>, act: impl FnOnce(&mut A::State) -> R) -> R {
+        let mut cell = A::State::load(slot_state.words);
         let done = act(&mut cell);
-        store(slot_state.words, cell);
+        cell.store(slot_state.words);
         done
     }
 
@@ -205,43 +266,40 @@ impl<A: CellAlgorithm> SlotKind for CellSlot<A> {
         slot_state: SlotState<'_, CellSlot<A>>,
         limits: &[A],
         now: Time,
-        cost: u32,
+        cost: u64,
     ) -> Result<Charged, NotCharged> {
         let [limit] = limits else { return Err(NotCharged::UNKNOWN) };
-        let mut cell = load(slot_state.words);
+        let mut cell = A::State::load(slot_state.words);
         let charged = limit.try_charge(&mut cell, now, cost)?;
-        store(slot_state.words, cell);
+        cell.store(slot_state.words);
         Ok(charged)
     }
 
     #[inline]
     fn debt(slot_state: SlotState<'_, CellSlot<A>>, limits: &[A], now: Time) -> Option<Debt> {
-        limits.first()?.debt(&load(slot_state.words), now)
+        limits.first()?.debt(&A::State::load(slot_state.words), now)
     }
 
     #[inline]
-    fn states_mut(state: &mut Cell, _limits: usize) -> &mut [Cell] {
+    fn states_mut(state: &mut A::State, _limits: usize) -> &mut [A::State] {
         slice::from_mut(state)
     }
 
     #[inline]
-    fn as_states(state: &Cell) -> &[Cell] {
+    fn as_states(state: &A::State) -> &[A::State] {
         slice::from_ref(state)
     }
 
-    fn is_unseen(state: &Cell) -> bool {
-        *state == Cell::UNSEEN
+    fn is_unseen(state: &A::State) -> bool {
+        *state == A::State::default()
     }
 
-    fn into_states(state: Cell, _limits: usize) -> Vec<AnyState> {
-        vec![AnyState::Cell(state)]
+    fn into_states(state: A::State, _limits: usize) -> Vec<AnyState> {
+        vec![state.into_any()]
     }
 
-    fn from_states(states: Vec<AnyState>) -> Cell {
-        match states.into_iter().next() {
-            Some(AnyState::Cell(cell)) => cell,
-            _ => Cell::UNSEEN,
-        }
+    fn from_states(states: Vec<AnyState>) -> A::State {
+        states.into_iter().next().and_then(A::State::of).unwrap_or_default()
     }
 }
 
@@ -255,7 +313,7 @@ impl SlotKind for LogSlot {
     fn limit(limit: &AnyLimit) -> Option<SlidingLog> {
         match limit {
             AnyLimit::Log(limit) => Some(*limit),
-            AnyLimit::Cell(_) => None,
+            AnyLimit::Cell(_) | AnyLimit::Wide(_) => None,
         }
     }
 
@@ -264,7 +322,7 @@ impl SlotKind for LogSlot {
         slot_state: SlotState<'_, LogSlot>,
         limits: &[SlidingLog],
         now: Time,
-        cost: u32,
+        cost: u64,
     ) -> Result<Charged, NotCharged> {
         let [limit] = limits else { return Err(NotCharged::UNKNOWN) };
         let log = slot_state.side_entry();

@@ -7,7 +7,6 @@ use super::{Acquired, Denial, Priority};
 use crate::key::{Fingerprint, Key};
 use crate::limiter::Limiter;
 use crate::store::NotAdmitted;
-use sluicegate_core::bounds::saturating_count;
 use sluicegate_core::{Span, Time};
 use std::fmt;
 use std::future::Future;
@@ -23,7 +22,7 @@ use std::time::Duration;
 pub struct Acquire<'a> {
     limiter: &'a Limiter,
     key: Fingerprint,
-    cost: u32,
+    cost: u64,
     priority: Priority,
     max_wait: MaxWait,
     state: State,
@@ -81,26 +80,26 @@ impl Limiter {
     /// plain check on the key is denied, so no waiter is overtaken.
     #[inline]
     pub fn acquire(&self, key: impl Key, cost: u64) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), saturating_count(cost), MaxWait::Forever)
+        Acquire::new(self, self.fingerprint(key), cost, MaxWait::Forever)
     }
 
     /// Waits like [`Limiter::acquire`], for at most `max_wait`. If that cannot suffice, the call is
     /// denied immediately.
     #[inline]
     pub fn acquire_within(&self, key: impl Key, cost: u64, max_wait: Duration) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), saturating_count(cost), MaxWait::For(max_wait.into()))
+        Acquire::new(self, self.fingerprint(key), cost, MaxWait::For(max_wait.into()))
     }
 
     /// Waits like [`Limiter::acquire`], until a time on the limiter's clock.
     #[inline]
     pub fn acquire_until(&self, key: impl Key, cost: u64, deadline: Time) -> Acquire<'_> {
-        Acquire::new(self, self.fingerprint(key), saturating_count(cost), MaxWait::Until(deadline))
+        Acquire::new(self, self.fingerprint(key), cost, MaxWait::Until(deadline))
     }
 }
 
 impl<'a> Acquire<'a> {
     #[inline]
-    pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u32, max_wait: MaxWait) -> Acquire<'a> {
+    pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u64, max_wait: MaxWait) -> Acquire<'a> {
         Acquire { limiter, key, cost, priority: Priority::Normal, max_wait, state: State::New }
     }
 

@@ -61,7 +61,7 @@ pub(crate) struct WaitRequest {
     pub(crate) key: Fingerprint,
     /// The scope of the key, in a store that several limiters share.
     pub(crate) scope: Option<Fingerprint>,
-    pub(crate) cost: u32,
+    pub(crate) cost: u64,
     pub(crate) until: Option<Time>,
     pub(crate) priority: Priority,
 }
@@ -135,7 +135,7 @@ impl Queues {
         self: &Arc<Queues>,
         host: &dyn Host,
         key: Fingerprint,
-        cost: u32,
+        cost: u64,
         now: Time,
     ) -> Option<Decision> {
         // The queue is planned by the clock. For a call at another time only the reported wait

@@ -58,7 +58,7 @@ pub(super) struct KeyQueue {
     /// The waiters that were woken and have not polled.
     woken: Woken,
     /// A cost known not to exceed the limits, and not to be bounded by a pacer's queue.
-    known_cost: u32,
+    known_cost: u64,
     /// The limits that the queue was planned with, if it was.
     limits: Option<Arc<[AnyLimit]>>,
 }
@@ -241,7 +241,7 @@ impl<'a> LockedQueues<'a> {
         }
     }
 
-    pub(super) fn denial(&mut self, key: Fingerprint, cost: u32, at: Time) -> Option<Decision> {
+    pub(super) fn denial(&mut self, key: Fingerprint, cost: u64, at: Time) -> Option<Decision> {
         let key = self.queue(key).filter(|queue| !queue.waiting.is_empty())?.key;
         let snapshot = self.snapshot(key);
         let queue = self.state.by_key.get_mut(&id(key))?;
@@ -530,7 +530,7 @@ impl KeyQueue {
     }
 
     /// The denial of a call that does not wait.
-    fn denial(&mut self, key: &KeySnapshot<'_>, cost: u32) -> Decision {
+    fn denial(&mut self, key: &KeySnapshot<'_>, cost: u64) -> Decision {
         let denial = self.planned_with(key).denial(key, cost, key.now);
         denial.unwrap_or_else(|| key.store.peek(key.key, key.now, cost))
     }

@@ -61,7 +61,7 @@ fn data_that_no_limit_decides_is_rejected() {
         ("denied_by", json!(0)),
         ("denied_call", json!(0)),
         ("full_pool", json!("keys")),
-        ("limit", json!(1_u64 << 32)),
+        ("limit", json!(1_000_000_000_002_u64)),
         ("remaining", json!(-1)),
         ("delay", json!(0.5)),
     ] {

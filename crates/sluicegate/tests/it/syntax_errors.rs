@@ -25,8 +25,8 @@ fn each_error_points_at_the_word() {
         ("concurrency 10/s", r#"concurrency 10/s: "10/s" is a rate, concurrency takes how many at once; write concurrency 10"#.to_owned()),
         ("concurrency ten/s", r#"concurrency ten/s: "ten/s" is a rate, concurrency takes how many at once; write concurrency 10"#.to_owned()),
         ("concurrency 0", "concurrency 0: count 0 is below the minimum, 1; that would deny every call, use at least 1".to_owned()),
-        ("concurrency ten", r#"concurrency ten: count "ten" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#.to_owned()),
-        ("concurrency 1000000001", "concurrency 1000000001: count 1000000001 is above the maximum, 1000000000; use a smaller number".to_owned()),
+        ("concurrency ten", r#"concurrency ten: count "ten" is not a whole number; write a number up to 1000000000000, such as 500, 1_000 or 2k"#.to_owned()),
+        ("concurrency 1000000000001", "concurrency 1000000000001: count 1000000000001 is above the maximum, 1000000000000; use a smaller number".to_owned()),
         ("concurrency 10 ttl=0s", "concurrency 10 ttl=0s: ttl 0s is below the minimum, 1us; use at least 1us".to_owned()),
         ("concurrency 10 ttl=3651d", "concurrency 10 ttl=3651d: ttl 3651d is above the maximum, 3650d; use at most 3650d".to_owned()),
         ("concurrency 10 ttl=30", format!(r#"concurrency 10 ttl=30: "30" has no unit; add one of {UNITS}"#)),
@@ -59,9 +59,9 @@ fn each_error_points_at_the_word() {
         ("sliding-log 5/60", format!(r#"sliding-log 5/60: "60" has no unit; add one of {UNITS}"#)),
         ("sliding-log 5/", format!("sliding-log 5/: the period after / is missing; add one of {UNITS}")),
         ("sliding-log 5", r#"sliding-log 5: "5" is not COUNT/PERIOD; write how many in how long without a space, such as 5/60s"#.to_owned()),
-        ("sliding-log x/60s", r#"sliding-log x/60s: count "x" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#.to_owned()),
-        ("sliding-log /60s", r#"sliding-log /60s: count "" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#.to_owned()),
-        ("sliding-log -5/60s", r#"sliding-log -5/60s: count "-5" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#.to_owned()),
+        ("sliding-log x/60s", r#"sliding-log x/60s: count "x" is not a whole number; write a number up to 1000000000000, such as 500, 1_000 or 2k"#.to_owned()),
+        ("sliding-log /60s", r#"sliding-log /60s: count "" is not a whole number; write a number up to 1000000000000, such as 500, 1_000 or 2k"#.to_owned()),
+        ("sliding-log -5/60s", r#"sliding-log -5/60s: count "-5" is not a whole number; write a number up to 1000000000000, such as 500, 1_000 or 2k"#.to_owned()),
         ("sliding-log 1.5/60s", r#"sliding-log 1.5/60s: count "1.5" has a fraction, counts are whole numbers; write 3/2min"#.to_owned()),
         ("sliding-log 5/60s 3", r#"sliding-log 5/60s 3: "3" is not an option; sliding-log takes count=all"#.to_owned()),
         ("token-bucket 5/s burst=", r#"token-bucket 5/s burst=: "burst=" has no value; token-bucket takes burst=N initial=N start=TIME"#.to_owned()),
@@ -177,12 +177,15 @@ fn a_near_miss_gets_a_suggestion() {
         ),
         (
             "token-bucket k/s",
-            r#"count "k" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#,
+            r#"count "k" is not a whole number; write a number up to 1000000000000, such as 500, 1_000 or 2k"#,
         ),
-        ("token-bucket 2G/s", "count 2000000000 is above the maximum, 1000000000; use a smaller number"),
+        (
+            "token-bucket 2T/s",
+            "count 2000000000000 is above the maximum, 1000000000000; use a smaller number",
+        ),
         (
             "token-bucket 99999999999G/s",
-            "count 99999999999G is above the maximum, 1000000000; use a smaller number",
+            "count 99999999999G is above the maximum, 1000000000000; use a smaller number",
         ),
         ("token-bucket 5/s Burst=3", r#"unknown option "Burst"; did you mean burst=?"#),
         ("concurrency 5 tll=3s", r#"unknown option "tll"; did you mean ttl=?"#),
@@ -324,8 +327,8 @@ fn bounds_errors_name_the_value_and_the_bound() {
     for (text, expected) in [
         ("sliding-log 0/60s", "count 0 is below the minimum, 1; that would deny every call, use at least 1"),
         (
-            "sliding-window 1000000001/60s",
-            "count 1000000001 is above the maximum, 1000000000; use a smaller number",
+            "sliding-window 1000000000001/60s",
+            "count 1000000000001 is above the maximum, 1000000000000; use a smaller number",
         ),
         (
             "smooth 10/s burst=0",
@@ -347,14 +350,28 @@ fn bounds_errors_name_the_value_and_the_bound() {
         ),
         (
             "sliding-window 99999999999999999999/60s",
-            "count 99999999999999999999 is above the maximum, 1000000000; use a smaller number",
+            "count 99999999999999999999 is above the maximum, 1000000000000; use a smaller number",
         ),
         (
             "token-bucket 1/s burst=0",
             "burst 0 is below the minimum, 1; that would deny every call, use at least 1",
         ),
         (
-            "token-bucket 1/s burst=1000000001",
+            "token-bucket 1/s burst=1000000000001",
+            "burst 1000000000001 is above the maximum, 1000000000000; use a smaller number",
+        ),
+        (
+            "token-bucket 999999999999/s",
+            "count 999999999999 would divide a microsecond into 999999999999 parts, above the maximum, 1000000000; \
+             use 1000000000000, the nearest that is exact",
+        ),
+        (
+            "pacer 1000000001/3us",
+            "count 1000000001 would divide a microsecond into 1000000001 parts, above the maximum, 1000000000; \
+             use 1000000000, the nearest that is exact",
+        ),
+        (
+            "smooth 1/s burst=1000000001",
             "burst 1000000001 is above the maximum, 1000000000; use a smaller number",
         ),
         (
@@ -366,8 +383,8 @@ fn bounds_errors_name_the_value_and_the_bound() {
             "capacity 0 is below the minimum, 1; that would deny every call, use at least 1",
         ),
         (
-            "pacer 1/s queue=1000000001",
-            "queue 1000000001 is above the maximum, 1000000000; use a smaller number",
+            "pacer 1/s queue=1000000000001",
+            "queue 1000000000001 is above the maximum, 1000000000000; use a smaller number",
         ),
         ("sliding-log 5/0s", "period 0s is below the minimum, 1us; use at least 1us"),
         ("sliding-log 5/3651d", "period 3651d is above the maximum, 3650d; use at most 3650d"),
@@ -411,6 +428,13 @@ fn the_bounds_themselves_are_fine() {
     for text in [
         "token-bucket 1/d burst=36500",
         "token-bucket 1000000000/1us burst=1000000000",
+        "token-bucket 1T/1ms burst=1T",
+        "leaky-bucket 999999999000/s",
+        "sliding-window 1T/3650d",
+        "sliding-window 4294967296/s",
+        "pacer 1T/min queue=1T",
+        "fixed-window 1T/month",
+        "concurrency 1T",
         "token-bucket 999999999/s",
         "sliding-log 10000/1us",
         "sliding-window 1000000000/3650d",

@@ -3,7 +3,7 @@
 use super::rolling::Counts;
 use core::hash::{Hash, Hasher};
 use sluicegate_core::Span;
-use sluicegate_core::bounds::{COUNT_MAX, OutOfBounds, checked_number, checked_span};
+use sluicegate_core::bounds::{OutOfBounds, PERMITS_MAX, checked_number, checked_span};
 use sluicegate_core::time::{DAY, SECOND};
 
 /// The largest window of calls. A call takes 2 bits, so at most 25 kB.
@@ -123,7 +123,7 @@ impl BreakerConfig {
     /// If it is 0, or exceeds a window of calls: such a breaker would never open.
     pub fn with_min(self, min: u64) -> Result<BreakerConfig, OutOfBounds> {
         let (most, advice) = match self.window {
-            Window::Time(_) => (COUNT_MAX, "use a smaller number"),
+            Window::Time(_) => (PERMITS_MAX, "use a smaller number"),
             Window::Calls(calls) => (calls, "the window holds no more calls, use fewer"),
         };
         let min =
@@ -250,9 +250,7 @@ impl Hash for BreakerConfig {
 
 fn percent(what: &'static str, value: u64) -> Result<u8, OutOfBounds> {
     let advice = ["0% would open it at once, use 1% to 100%", "use 1% to 100%"];
-    let percent = checked_number(what, value, (1, 100), advice)?;
-    // Never truncated: at most 100.
-    Ok(u8::try_from(percent).unwrap_or(100))
+    checked_number(what, value, (1, 100), advice)
 }
 
 fn duration(what: &'static str, span: Span) -> Result<Span, OutOfBounds> {

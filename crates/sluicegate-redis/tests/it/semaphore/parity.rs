@@ -60,7 +60,7 @@ impl ParityKey {
         model::Concurrency { count: self.rule.count().into(), ttl: self.rule.ttl().map(Span::as_micros) }
     }
 
-    async fn acquire(&mut self, key: &str, cost: u32, now: Time) -> bool {
+    async fn acquire(&mut self, key: &str, cost: u64, now: Time) -> bool {
         let grant = self.semaphore.try_acquire_at(key, cost.into(), now).await.unwrap();
         let (decision, held) = self.rule.acquire(&mut self.leases, now, cost, ());
         assert_eq!(
@@ -84,7 +84,7 @@ impl ParityKey {
         decision.allowed()
     }
 
-    async fn peek(&mut self, key: &str, cost: u32, now: Time) {
+    async fn peek(&mut self, key: &str, cost: u64, now: Time) {
         let answer = self.backend().peek(&key, cost.into(), Some(now)).await.unwrap();
         assert_eq!(answer.decision(), self.rule.peek(&mut self.leases, now, cost), "cost {cost} at {now:?}");
         let (_, usage) = self.backend().usage(&key, Some(now)).await.unwrap();
@@ -150,7 +150,7 @@ async fn trace(store: &RedisStore, seed: u64, calls: usize, tally: &mut Seen) {
         now =
             if random.u8(..50) == 0 { now - random.u64(..5_000_000) } else { now + random.u64(..2_000_000) };
         let at = Time::from_micros(now).unwrap();
-        let cost = if heavy { random.u32(..=8) } else { 1 };
+        let cost = if heavy { random.u64(..=8) } else { 1 };
         let any = |random: &mut Rng, parity: &ParityKey| {
             // Usually one of the last.
             let last = parity.granted.len().checked_sub(1)?;

@@ -93,9 +93,9 @@ fn steady<E>(rate: Rate, begin: u64, end: u64, tell: &mut impl FnMut(u64) -> Res
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "periods are below 2^53 microseconds")]
+#[expect(clippy::cast_precision_loss, reason = "counts and periods are below 2^53")]
 fn per_micro(rate: Rate) -> f64 {
-    f64::from(rate.count()) / rate.period().as_micros() as f64
+    rate.count() as f64 / rate.period().as_micros() as f64
 }
 
 #[expect(

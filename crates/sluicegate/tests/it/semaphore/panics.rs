@@ -39,7 +39,7 @@ impl Clock for NeverRings {
 }
 
 /// A semaphore with one lease that expires in ten seconds.
-fn semaphore(count: u32) -> (Semaphore, ManualClock, Panics) {
+fn semaphore(count: u64) -> (Semaphore, ManualClock, Panics) {
     let (clock, panics) = (NeverRings::default(), Panics::default());
     let limit = format!("concurrency {count} ttl=10s");
     let builder = Semaphore::builder(limit.as_str()).clock(clock.clone()).observer(panics.clone());
