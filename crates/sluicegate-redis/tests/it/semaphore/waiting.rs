@@ -279,7 +279,7 @@ async fn the_entry_of_a_dead_waiter_blocks_the_queue_for_its_ttl() {
 async fn entries_from_before_the_clock_was_set_back_do_not_block() {
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");
-    let ticket = "\\000".repeat(16) + "\\001\\000\\000\\000";
+    let ticket = "\\000".repeat(16) + "\\001\\000\\000\\000\\000\\000";
     let write = format!(
         "redis.call('ZADD', KEYS[1], 1, '{ticket}') return redis.call('ZADD', KEYS[2], '9000000000000000', '{ticket}')"
     );
