@@ -1,6 +1,8 @@
 //! The bounds on a limit's parameters, checked once, when the limit is created. After that nothing
 //! overflows.
 
+mod nearest;
+
 use crate::time::{Span, YEAR};
 use alloc::borrow::Cow;
 use alloc::format;
@@ -217,7 +219,7 @@ impl Rate {
                 value: count,
                 side: Side::Above,
                 bound: PARTS_MAX.into(),
-                unit: Unit::Parts { needed: count / divisor, nearest: nearest_exact(count, period) },
+                unit: Unit::Parts { needed: count / divisor, nearest: nearest::nearest_exact(count, period) },
                 advice: "",
             }),
         }
@@ -238,25 +240,6 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
         (a, b) = (b, a % b);
     }
     a
-}
-
-/// Returns the count nearest to one that needs too many parts, the smaller one on a tie.
-///
-/// A count fits if it is at most [`PARTS_MAX`] times a divisor of the period. Divisors above 2^16
-/// are known only by their cofactors. That misses none for periods up to 71 minutes; for longer
-/// ones it misses only multiples of a prime above 2^16.
-fn nearest_exact(count: u64, period: u64) -> u64 {
-    let most = u64::from(PARTS_MAX);
-    let divisors = (1..=1 << 16).filter(|divisor| period.is_multiple_of(*divisor));
-    let both = divisors.flat_map(|divisor| [divisor, period / divisor]);
-    let candidates = both.flat_map(|divisor| {
-        let times = count / divisor;
-        // Cannot wrap: at most 2 * 10^12 if the divisor is smaller than the count, else the
-        // divisor itself.
-        [times.min(most), (times + 1).min(most)].map(|times| times * divisor)
-    });
-    let exact = candidates.filter(|candidate| (1..=COUNT_MAX).contains(candidate));
-    exact.min_by_key(|candidate| (candidate.abs_diff(count), *candidate)).unwrap_or(most)
 }
 
 /// Checks a period or an interval.
