@@ -9,7 +9,6 @@ use fastrand::Rng;
 use sluicegate::Limit;
 use sluicegate::limit::Spec;
 use sluicegate_core::algorithm::Verb;
-use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time, Usage, Window};
 use sluicegate_model::{Model, ReceiptId};
@@ -229,19 +228,19 @@ impl<K: KeySubject> Pair<K> {
         let (micros, cost) = (now.as_micros(), random::cost(rng, &self.limits));
         match rng.u8(..18) {
             0..4 => {
-                let expected = self.model.check(micros, cost.into());
+                let expected = self.model.check(micros, cost);
                 let actual = self.key.check(now, cost);
                 Some(Comparison::new(format!("check {cost}"), text(expected), text(actual)))
             }
             4 => {
-                let expected = self.model.peek(micros, cost.into());
+                let expected = self.model.peek(micros, cost);
                 let actual = self.key.peek(now, cost);
                 Some(Comparison::new(format!("peek {cost}"), text(expected), text(actual)))
             }
             5 => {
                 let taken = self.key.take(now, cost);
                 let (actual, taken) = taken.map_err(|error| self.assert_unsupported(error)).ok()?;
-                let (expected, model_taken) = self.model.take(micros, cost.into());
+                let (expected, model_taken) = self.model.take(micros, cost);
                 let expected = format!("{} took {model_taken}", text(expected));
                 Some(Comparison::new(
                     format!("take {cost}"),
@@ -250,7 +249,7 @@ impl<K: KeySubject> Pair<K> {
                 ))
             }
             6 | 7 => {
-                let expected = self.model.refund(micros, cost.into()).map(text);
+                let expected = self.model.refund(micros, cost).map(text);
                 let actual = self.key.refund(now, cost).ok().map(text);
                 Some(Comparison::new(
                     format!("refund {cost}"),
@@ -266,7 +265,7 @@ impl<K: KeySubject> Pair<K> {
                 let max_wait = max_wait(rng, &self.limits);
                 let decision = self.key.check_within(now, cost, Span::from_micros(max_wait));
                 let actual = decision.map_err(|error| self.assert_unsupported(error)).ok()?;
-                let expected = self.model.check_within(micros, cost.into(), max_wait);
+                let expected = self.model.check_within(micros, cost, max_wait);
                 Some(Comparison::new(format!("check {cost} within {max_wait}"), text(expected), text(actual)))
             }
             12..16 if !self.receipts.is_empty() => {
@@ -313,7 +312,7 @@ impl<K: KeySubject> Pair<K> {
     fn reserve(&mut self, now: Time, cost: u64, max_wait: u64) -> Option<Comparison> {
         let reserved = self.key.reserve(now, cost, Span::from_micros(max_wait));
         let (actual, receipt) = reserved.map_err(|error| self.assert_unsupported(error)).ok()?;
-        let (expected, model_receipt) = self.model.reserve(now.as_micros(), cost.into(), max_wait);
+        let (expected, model_receipt) = self.model.reserve(now.as_micros(), cost, max_wait);
         self.receipts.extend(receipt.zip(model_receipt));
         Some(Comparison::new(format!("reserve {cost} within {max_wait}"), text(expected), text(actual)))
     }
@@ -327,7 +326,7 @@ impl<K: KeySubject> Pair<K> {
             report.returned += u64::from(actual);
             return Comparison::new(format!("cancel {index}"), expected, actual);
         };
-        let expected = self.model.settle(now.as_micros(), *model_receipt, used.into());
+        let expected = self.model.settle(now.as_micros(), *model_receipt, used);
         let actual = self.key.settle(now, receipt.clone(), used);
         report.indebted += u64::from(actual && used > 1_000);
         Comparison::new(format!("settle {index} as {used}"), expected, actual)
@@ -341,18 +340,6 @@ impl<K: KeySubject> Pair<K> {
         let waits = error.verb == Verb::CheckWithin;
         assert!(is_alone && !(is_smooth && waits), "{}: {error}", limits_text(&self.limits));
     }
-}
-
-/// The most that a trace settles a receipt for. The model's windows and logs hold any debt, and ours
-/// stop at 2 * 10^12, or 2^32 - 1 in a sliding window with a count up to that; a trace must not get
-/// there.
-fn debt_max(limits: &[Limit]) -> u64 {
-    let most = |limit: &Limit| match limit.algorithm() {
-        "sliding-window" if limit.at_once() <= u32::MAX.into() => 100_000_000,
-        "sliding-window" | "fixed-window" | "sliding-log" => COUNT_MAX / 20,
-        _ => COUNT_MAX,
-    };
-    limits.iter().map(most).min().unwrap_or(COUNT_MAX)
 }
 
 /// Returns a random maximum wait.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::algorithm::Algorithm;
-use crate::history::{History, debt_within_bound};
+use crate::history::{History, MOST_DEBT, debt_within_bound};
 use crate::receipt::ChargeId;
 use crate::rule::Windows;
 
@@ -123,7 +123,7 @@ impl Algorithm for FixedWindow {
     /// then.
     fn charge_debt(&mut self, at: i128, cost: i128) {
         let counted = self.counted(self.history.effective(at));
-        self.charge(at, debt_within_bound(counted, cost));
+        self.charge(at, debt_within_bound(counted, cost, MOST_DEBT));
     }
 
     fn used(&self, at: i128) -> i128 {

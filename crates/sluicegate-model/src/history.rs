@@ -11,11 +11,12 @@ use crate::receipt::ChargeId;
 use crate::rollback::Rollback;
 
 /// The most that debt brings the count of a window or log to.
-const MOST_DEBT: i128 = 2_000_000_000_000;
+pub(crate) const MOST_DEBT: i128 = 2_000_000_000_000;
 
-/// Returns the part of an excess that is charged on top of what is counted already.
-pub(crate) fn debt_within_bound(counted: i128, excess: i128) -> i128 {
-    excess.min(MOST_DEBT - counted).max(0)
+/// Returns the part of an excess that is charged on top of what is counted already, which it brings
+/// to `most` at most.
+pub(crate) fn debt_within_bound(counted: i128, excess: i128, most: i128) -> i128 {
+    excess.min(most - counted).max(0)
 }
 
 /// Charges by effective time, oldest first, and the claims of receipts on them.
@@ -89,6 +90,13 @@ impl History {
             }
             self.entries.remove(0);
         }
+    }
+
+    /// Drops what a stretch counts above a bound. Claims keep their heights.
+    pub(crate) fn cap(&mut self, stretch: &Range<i128>, most: i128) {
+        let claims = std::mem::take(&mut self.claims);
+        self.remove(stretch, 0, (self.sum(stretch) - most).max(0));
+        self.claims = claims;
     }
 
     /// Returns cost to a stretch without a receipt, from the top of its count.

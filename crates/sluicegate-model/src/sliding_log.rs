@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::algorithm::Algorithm;
-use crate::history::{History, debt_within_bound};
+use crate::history::{History, MOST_DEBT, debt_within_bound};
 use crate::receipt::ChargeId;
 
 /// The log of one key.
@@ -73,7 +73,7 @@ impl Algorithm for SlidingLog {
     /// Debt stops where the log's sum is at its bound. If nothing is added there is no entry, and
     /// so no time to remember. All of it counts, denied calls or not: a refund returns it first.
     fn charge_debt(&mut self, at: i128, cost: i128) {
-        let debt = debt_within_bound(self.sum(at), cost);
+        let debt = debt_within_bound(self.sum(at), cost, MOST_DEBT);
         if debt > 0 {
             self.add(at, debt);
         }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::algorithm::Algorithm;
-use crate::history::{History, debt_within_bound};
+use crate::history::{History, MOST_DEBT, debt_within_bound};
 use crate::receipt::ChargeId;
 
 /// The charges of one key in the current and the previous window.
@@ -23,7 +23,20 @@ impl SlidingWindow {
 
     /// Returns the windows with another count. Absent if the period differs.
     pub(crate) fn converted(&self, new: &Self) -> Option<Self> {
-        (self.period == new.period).then(|| Self { count: new.count, ..self.clone() })
+        (self.period == new.period).then(|| {
+            let mut converted = Self { count: new.count, ..self.clone() };
+            let latest = self.history.effective(0);
+            for window in [self.current(latest), self.previous(latest)] {
+                converted.history.cap(&window, converted.most());
+            }
+            converted
+        })
+    }
+
+    /// Returns the most that a window counts, debt included. It is smaller for a count of 32 bits.
+    fn most(&self) -> i128 {
+        let small = i128::from(u32::MAX);
+        if self.count <= small { small } else { MOST_DEBT }
     }
 
     fn current(&self, effective: i128) -> Range<i128> {
@@ -69,7 +82,7 @@ impl Algorithm for SlidingWindow {
     /// time even then.
     fn charge_debt(&mut self, at: i128, cost: i128) {
         let current = self.current(self.history.effective(at));
-        self.charge(at, debt_within_bound(self.history.sum(&current), cost));
+        self.charge(at, debt_within_bound(self.history.sum(&current), cost, self.most()));
     }
 
     fn used(&self, at: i128) -> i128 {

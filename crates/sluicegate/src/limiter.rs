@@ -211,7 +211,7 @@ impl Limiter {
         }
         let (decision, taken) = on_store!(&self.inner.store, store => store.take(key, now, up_to))?;
         self.observe(&decision);
-        Ok((decision, u64::from(taken)))
+        Ok((decision, taken))
     }
 
     /// Charges the key now for a call that is made after the decision's delay, which is at most
@@ -353,10 +353,11 @@ impl Limiter {
     /// The shards, of about 200 keys each, are locked one after another, each for a moment.
     ///
     /// # Errors
-    /// If a text is not a limit or the limits do not go together; or if the algorithm changes, or
-    /// one limit becomes several: all keys would start with fresh state, so build a new limiter.
-    /// (In a list each limit may become any other, position by position; where the algorithm
-    /// changes, keys start with fresh state.)
+    /// If a text is not a limit or the limits do not go together; or if the algorithm changes, one
+    /// limit becomes several, or the count of a sliding window crosses 2^32, which takes larger
+    /// slots: all keys would start with fresh state, so build a new limiter. (In a list each limit
+    /// may become any other, position by position; where the algorithm changes, keys start with
+    /// fresh state. In a list and in a [`MemoryStore`] a sliding window may have any count.)
     pub fn change(&self, limits: impl IntoLimits) -> Result<(), BuildError> {
         let limits = builder::list(limits.into_limits())?;
         let mut current = self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner);

@@ -17,6 +17,7 @@ pub(crate) struct Words {
 }
 
 const CELL: &str = "16 bytes of state, regardless of how many calls.";
+const WIDE_CELL: &str = "24 bytes of state, regardless of how many calls.";
 const BUCKET_CLOCK: &str =
     "On a shared store, a step back of its clock makes the limit stricter by at most the step.";
 const WINDOW_CLOCK: &str =
@@ -28,7 +29,7 @@ pub(crate) fn of(limit: &Limit) -> Words {
         Spec::LeakyBucket { rate, capacity } => leaky_bucket(*rate, *capacity),
         Spec::MinInterval { interval } => min_interval(*interval),
         Spec::Pacer { rate, queue } => pacer(*rate, *queue),
-        Spec::FixedWindow { count, windows } => fixed_window(u64::from(*count), windows),
+        Spec::FixedWindow { count, windows } => fixed_window(*count, windows),
         Spec::SlidingLog { rate, count_all } => sliding_log(*rate, *count_all),
         Spec::SlidingWindow { rate } => sliding_window(*rate),
         Spec::Smooth { rate, warm_up, initial, .. } => smooth(limit, *rate, *warm_up, *initial),
@@ -42,10 +43,7 @@ fn token_bucket(rate: Rate, burst: u64, initial: Option<Initial>) -> Words {
         None => "A new key starts full.".to_owned(),
         Some(Initial { tokens, start, .. }) => {
             let since = if start.is_some() { "at its start" } else { "when the limiter was created" };
-            format!(
-                "A key that has never called held {} {since} and refills from then on.",
-                count(tokens.into())
-            )
+            format!("A key that has never called held {} {since} and refills from then on.", count(tokens))
         }
     };
     Words {
@@ -99,13 +97,13 @@ fn pacer(rate: Rate, queue: u64) -> Words {
             "Allowed calls leave one after another, {}. Each gets a delay until its time slot; {} may wait, and \
              further calls are denied.",
             each(rate),
-            count(queue.into())
+            count(queue)
         ),
         promise: format!(
             "Calls that observe their delay leave {} apart; each unit of cost takes one time slot.",
             interval(rate)
         ),
-        worst: format!("{} admitted at once, but they leave one after another.", count(u64::from(queue) + 1)),
+        worst: format!("{} admitted at once, but they leave one after another.", count(queue + 1)),
         clock: "If the clock steps back, time slots stay where they are, and delays grow by the step.",
         memory: CELL.to_owned(),
         instead: "For callers that should act immediately or be denied use token-bucket.",
@@ -151,7 +149,7 @@ fn fixed_window(most: u64, windows: &WindowSpec) -> Words {
 }
 
 fn sliding_log(rate: Rate, count_all: bool) -> Words {
-    let (most, period) = (count(rate.count().into()), span(rate.period()));
+    let (most, period) = (count(rate.count()), span(rate.period()));
     let (denied, clock) = if count_all {
         (
             "A denied call is logged too, so a caller that keeps retrying stays denied.",
@@ -170,14 +168,14 @@ fn sliding_log(rate: Rate, count_all: bool) -> Words {
         clock,
         memory: format!(
             "16 bytes per call within {period}, up to {} bytes, and twice that while the log grows.",
-            count(16 * u64::from(rate.count()))
+            count(16 * rate.count())
         ),
         instead: "For a close estimate in 16 bytes use sliding-window.",
     }
 }
 
 fn sliding_window(rate: Rate) -> Words {
-    let (most, period) = (count(rate.count().into()), span(rate.period()));
+    let (most, period) = (count(rate.count()), span(rate.period()));
     Words {
         does: format!(
             "Counts calls in windows of {period} from the Unix epoch. The previous window's count fades evenly \
@@ -189,10 +187,10 @@ fn sliding_window(rate: Rate) -> Words {
         worst: format!(
             "Up to {} in any {period}, if one window's calls all come at its end and the next window's as early as \
              possible.",
-            count(2 * u64::from(rate.count()) - 1)
+            count(2 * rate.count() - 1)
         ),
         clock: WINDOW_CLOCK,
-        memory: CELL.to_owned(),
+        memory: if rate.count() > u32::MAX.into() { WIDE_CELL } else { CELL }.to_owned(),
         instead: "For an exact count in any period use sliding-log.",
     }
 }
@@ -219,8 +217,7 @@ fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u6
             (what_they_are, "cold", String::new())
         }
     };
-    let starts =
-        initial.map_or_else(|| starts.to_owned(), |stored| format!("with {} stored", count(stored.into())));
+    let starts = initial.map_or_else(|| starts.to_owned(), |stored| format!("with {} stored", count(stored)));
     Words {
         does: format!(
             "Guava's RateLimiter: {}. A call is allowed once all earlier cost is paid for; its own cost is paid \
@@ -247,7 +244,7 @@ fn smooth(limit: &Limit, rate: Rate, warm_up: Option<WarmUp>, initial: Option<u6
 }
 
 fn concurrency(at_once: u64, ttl: Option<Span>) -> Words {
-    let all = count(at_once.into());
+    let all = count(at_once);
     let (expires, crashed, clock) = match ttl {
         Some(ttl) => (
             format!("a lease that is neither released nor renewed expires after {}", span(ttl)),
@@ -280,7 +277,7 @@ fn concurrency(at_once: u64, ttl: Option<Span>) -> Words {
 }
 
 fn units(number: u64, unit: &str) -> String {
-    format!("{} {unit}{}", count(number.into()), if number == 1 { "" } else { "s" })
+    format!("{} {unit}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// `30 are added every 1 min, one every 2 s`.
@@ -288,12 +285,12 @@ fn refill(rate: Rate, several: &str, one: &str) -> String {
     if rate.count() == 1 {
         return format!("1 {one} every {}", span(rate.period()));
     }
-    format!("{} {several} every {}, {}", count(rate.count().into()), span(rate.period()), each(rate))
+    format!("{} {several} every {}, {}", count(rate.count()), span(rate.period()), each(rate))
 }
 
 /// The time between two units: `2 s`, or `1/7 of 1 s` where that is not whole.
 fn interval(rate: Rate) -> String {
-    let (number, period) = (u64::from(rate.count()), rate.period().as_micros());
+    let (number, period) = (rate.count(), rate.period().as_micros());
     if period.is_multiple_of(number) {
         span(Span::from_micros(period / number))
     } else {
@@ -306,14 +303,14 @@ fn each(rate: Rate) -> String {
 }
 
 fn bucket_promise(rate: Rate, burst: u64) -> String {
-    let (burst, rate_count) = (count(burst.into()), count(rate.count().into()));
+    let (burst, rate_count) = (count(burst), count(rate.count()));
     format!("Any period admits at most {burst}, plus {rate_count} per {} of its length.", span(rate.period()))
 }
 
 /// What is saved up, and what comes in before a period is over; but at one instant no more than the
 /// bucket holds.
 fn bucket_worst(rate: Rate, burst: u64, saved: &str) -> String {
-    let (burst, number, micros) = (u64::from(burst), u64::from(rate.count()), rate.period().as_micros());
+    let (number, micros) = (rate.count(), rate.period().as_micros());
     let (by_instant, meanwhile) = (burst.saturating_mul(micros), number - number.div_ceil(micros));
     let period = span(rate.period());
     if by_instant < burst + meanwhile {

@@ -97,6 +97,44 @@ fn smooth_whose_limit_changes_keeps_its_state_as_in_memory() {
     }
 }
 
+/// Across 2^32, where the counters get another size in memory, with debt beyond either size.
+#[test]
+fn a_sliding_window_whose_count_changes_keeps_its_usage_as_in_memory() {
+    let server = Server::start(&Options::redis());
+    let connected = Connected::to(&server.url());
+    let (run, counts) = (&connected.runtime, [10, 4_294_967_295, 4_294_967_296, 1_000_000_000_000]);
+    let memory = MemoryStore::builder().max_keys(16).build().unwrap();
+    let mut rng = fastrand::Rng::with_seed(11);
+    let (mut now, mut receipts, mut capped) = (0, Vec::new(), 0);
+    for step in 0..300 {
+        let limit = format!("sliding-window {}/h", counts[rng.usize(..counts.len())]);
+        let shared = limiter(&connected, &limit, "window");
+        let own = Limiter::builder(limit.as_str()).in_store(&memory, "window").build().unwrap();
+        for _ in 0..rng.u8(1..5) {
+            now += rng.u64(..1_000 * SECOND);
+            let (now, cost) = (at(now), counts[rng.usize(..counts.len())] / rng.u64(1..4));
+            let context = format!("{limit}, step {step}, cost {cost}");
+            let used = own.usage_at(KEY, now)[0].1.used;
+            capped += u32::from(used == 4_294_967_295 || used == 2_000_000_000_000);
+            assert_eq!(run.block_on(shared.usage_at(KEY, now)).unwrap(), own.usage_at(KEY, now), "{context}");
+            if rng.bool() {
+                let checked = run.block_on(shared.check_at(KEY, cost, now)).unwrap();
+                assert_eq!(checked.decision(), own.check_at(KEY, cost, now), "{context}");
+            } else if receipts.len() < 3 {
+                let reserved = run.block_on(shared.reserve_at(KEY, 1, Span::ZERO, now)).unwrap();
+                let own_reserved = own.reserve_at(KEY, 1, Span::ZERO, now).unwrap();
+                assert_eq!(reserved.decision(), own_reserved.decision(), "{context}");
+                receipts.extend(reserved.keep().zip(own_reserved.keep()));
+            } else {
+                let (receipt, own_receipt) = receipts.swap_remove(rng.usize(..receipts.len()));
+                let settled = run.block_on(shared.settle_at(&receipt, cost, now)).unwrap();
+                assert_eq!(settled, own.settle_at(&own_receipt, cost, now), "{context}");
+            }
+        }
+    }
+    assert!(capped > 10, "{capped}");
+}
+
 #[test]
 fn a_smooth_key_expires_once_it_equals_an_unseen_key() {
     let server = Server::start(&Options::redis());

@@ -39,7 +39,8 @@ pub enum BuildError {
         /// How many it holds.
         most: usize,
     },
-    /// A change would replace the algorithm, or one limit by several or the reverse.
+    /// A change would replace the algorithm, one limit by several or the reverse, or the counters
+    /// of a sliding window by larger or smaller ones.
     AlgorithmChanged,
     /// A semaphore of a [`LeaseScope`](crate::semaphore::LeaseScope) cannot change its limit.
     ScopedSemaphore,
@@ -104,8 +105,9 @@ impl fmt::Display for BuildError {
                 )
             }
             BuildError::AlgorithmChanged => f.write_str(
-                "a limiter keeps its algorithm, and one limit cannot become several or the reverse; build a new \
-                 limiter, since its keys would start with fresh state in any case",
+                "a limiter keeps its algorithm, one limit cannot become several or the reverse, and the count of a \
+                 sliding-window stays on its side of 2^32; build a new limiter, since its keys would start with \
+                 fresh state in any case",
             ),
             BuildError::ScopedSemaphore => f.write_str(
                 "a semaphore of a scope keeps its limit; build another one of the same scope, which takes over its \

@@ -1,5 +1,4 @@
-//! Costs are `u64`; the core counts in `u32`. What happens where the one does not fit into the
-//! other.
+//! Costs may be any `u64`. What happens to those that no limit allows.
 
 use sluicegate::clock::ManualClock;
 use sluicegate::semaphore::Semaphore;

@@ -12,6 +12,7 @@ mod data;
 #[cfg(not(loom))]
 mod derive;
 mod grammar;
+mod large_counts;
 mod limiter;
 mod log_pool;
 mod memory_store;
