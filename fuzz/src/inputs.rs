@@ -71,7 +71,7 @@ fn leases(limit: &Limit) {
         for at in [0, 1, 999_999, 1_794_398_400_000_000, 5, u64::MAX, 249_999_999_999_999_999] {
             let now = Time::saturating_from_micros(at);
             let (decision, held) = concurrency.acquire(&mut leases, now, cost, ());
-            assert!(leases.sum() <= u64::from(count) && decision.limit() == u64::from(count), "{limit}");
+            assert!(leases.sum() <= count && decision.limit() == count, "{limit}");
             assert_eq!(decision.allowed(), cost == 0 || held.is_some(), "{limit}");
             assert!(held.is_none_or(|held| at % 2 == 1 || leases.release(now, held)), "{limit}");
         }

@@ -117,7 +117,7 @@ impl<W> fmt::Debug for BackendSubject<W> {
 
 impl<W: Wait> Subject for BackendSubject<W> {
     fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
-        self.answer(self.backend.check(&key, cost.into(), Some(at))).decision().into()
+        self.answer(self.backend.check(&key, cost, Some(at))).decision().into()
     }
 
     fn latest() -> Time {
@@ -129,20 +129,20 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
     type Receipt = Receipt;
 
     fn check(&mut self, now: Time, cost: u64) -> Decision {
-        self.answer(self.backend.check(&KEY, cost.into(), Some(now))).decision()
+        self.answer(self.backend.check(&KEY, cost, Some(now))).decision()
     }
 
     fn peek(&mut self, now: Time, cost: u64) -> Decision {
-        self.answer(self.backend.peek(&KEY, cost.into(), Some(now))).decision()
+        self.answer(self.backend.peek(&KEY, cost, Some(now))).decision()
     }
 
     fn take(&mut self, now: Time, up_to: u64) -> Result<(Decision, u64), Unsupported> {
-        let taken = self.supported(self.backend.take(&KEY, up_to.into(), Some(now)));
+        let taken = self.supported(self.backend.take(&KEY, up_to, Some(now)));
         taken.map(|(answer, taken)| (answer.decision(), taken))
     }
 
     fn refund(&mut self, now: Time, cost: u64) -> Result<Decision, Unsupported> {
-        self.supported(self.backend.refund(&KEY, cost.into(), Some(now))).map(|answer| answer.decision())
+        self.supported(self.backend.refund(&KEY, cost, Some(now))).map(|answer| answer.decision())
     }
 
     fn reserve(
@@ -151,13 +151,12 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
         cost: u64,
         max_wait: Span,
     ) -> Result<(Decision, Option<Receipt>), Unsupported> {
-        let reserved = self.supported(self.backend.reserve(&KEY, cost.into(), max_wait.into(), Some(now)));
+        let reserved = self.supported(self.backend.reserve(&KEY, cost, max_wait.into(), Some(now)));
         reserved.map(|reserved| (reserved.answer.decision(), reserved.receipt))
     }
 
     fn check_within(&mut self, now: Time, cost: u64, max_wait: Span) -> Result<Decision, Unsupported> {
-        let checked =
-            self.supported(self.backend.check_within(&KEY, cost.into(), max_wait.into(), Some(now)));
+        let checked = self.supported(self.backend.check_within(&KEY, cost, max_wait.into(), Some(now)));
         checked.map(|answer| answer.decision())
     }
 
@@ -166,7 +165,7 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
     }
 
     fn settle(&mut self, now: Time, receipt: Receipt, used: u64) -> bool {
-        self.answer(self.backend.settle(&receipt, used.into(), Some(now)))
+        self.answer(self.backend.settle(&receipt, used, Some(now)))
     }
 
     fn next_window(&mut self, now: Time) -> Time {

@@ -28,7 +28,7 @@ impl Oracle {
 impl Subject for Oracle {
     fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         let new = || model::Model::new(self.rules.clone());
-        self.keys.entry(key.to_vec()).or_insert_with(new).check(at.as_micros(), u64::from(cost)).into()
+        self.keys.entry(key.to_vec()).or_insert_with(new).check(at.as_micros(), cost).into()
     }
 }
 
@@ -67,34 +67,33 @@ pub(crate) fn places(
 }
 
 fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Rule {
-    let count = |rate: &Rate| u64::from(rate.count());
+    let count = |rate: &Rate| rate.count();
     let period = |rate: &Rate| rate.period().as_micros();
     match limit.spec() {
         Spec::TokenBucket { rate, burst, initial } => {
             let initial = initial.map(|Initial { tokens, start, .. }| model::Initial {
-                tokens: u64::from(tokens),
+                tokens,
                 start: start.unwrap_or(made_at).as_micros(),
             });
             model::Rule::Bucket {
                 count: count(rate),
                 period: period(rate),
-                burst: u64::from(*burst),
+                burst: *burst,
                 initial,
             }
         }
         Spec::LeakyBucket { rate, capacity } => model::Rule::LeakyBucket {
             count: count(rate),
             period: period(rate),
-            capacity: u64::from(*capacity),
+            capacity: *capacity,
         },
         Spec::MinInterval { interval } => model::Rule::MinInterval { interval: interval.as_micros() },
         Spec::Pacer { rate, queue } => {
-            model::Rule::Pacer { count: count(rate), period: period(rate), queue: u64::from(*queue) }
+            model::Rule::Pacer { count: count(rate), period: period(rate), queue: *queue }
         }
-        Spec::FixedWindow { count, windows } => model::Rule::FixedWindow {
-            count: u64::from(*count),
-            windows: self::windows(limit, windows, times),
-        },
+        Spec::FixedWindow { count, windows } => {
+            model::Rule::FixedWindow { count: *count, windows: self::windows(limit, windows, times) }
+        }
         Spec::SlidingLog { rate, count_all } => {
             model::Rule::SlidingLog { count: count(rate), period: period(rate), count_all: *count_all }
         }
@@ -110,7 +109,7 @@ fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Ru
                     period: period.as_micros(),
                     cold_thousandths: u64::from(cold.thousandths()),
                 },
-                (None, Some(burst)) => model::Permits::Burst(u64::from(*burst)),
+                (None, Some(burst)) => model::Permits::Burst(*burst),
                 (None, None) => model::Permits::OneSecond,
             },
             initial: initial.map(u64::from),

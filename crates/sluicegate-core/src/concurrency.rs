@@ -150,7 +150,6 @@ impl Concurrency {
     pub fn usage<W>(&self, leases: &mut Leases<W>, now: Time) -> Usage {
         leases.expire_all(now);
         let Standing { limit, remaining, reset_after } = self.standing(leases, now);
-        let (limit, remaining) = (limit.into(), remaining.into());
         Usage { limit, used: leases.sum, remaining, reset_after, window: None }
     }
 

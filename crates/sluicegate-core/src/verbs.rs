@@ -29,13 +29,7 @@ pub trait Verbs: Algorithm {
     /// Returns what the key has used. Its window is on the clock of `now`.
     fn usage(&self, state: &Self::State, now: Time) -> Usage {
         let Standing { limit, remaining, reset_after } = self.standing(state, now);
-        Usage {
-            limit: limit.into(),
-            used: self.used(state, now),
-            remaining: remaining.into(),
-            reset_after,
-            window: self.window(state, now),
-        }
+        Usage { limit, used: self.used(state, now), remaining, reset_after, window: self.window(state, now) }
     }
 
     /// Returns the delay of a reservation, without charging it.

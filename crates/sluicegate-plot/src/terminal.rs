@@ -205,9 +205,8 @@ fn bars(view: View, report: &Report<'_>, tried: &Tried, grid: &Grid) -> Bars {
             Bars { columns: curve(grid.of_curve(&outcome.focus.window, u64::max)), scale, is_curve: true }
         }
         View::Room => {
-            let room: Vec<u64> = outcome.focus.room.iter().map(|room| u64::from(*room)).collect();
-            let scale = Scale::up_to(u64::from(outcome.focus.room_max));
-            Bars { columns: curve(grid.of_curve(&room, u64::min)), scale, is_curve: true }
+            let scale = Scale::up_to(outcome.focus.room_max);
+            Bars { columns: curve(grid.of_curve(&outcome.focus.room, u64::min)), scale, is_curve: true }
         }
     }
 }

@@ -171,8 +171,8 @@ mod tests {
     /// The decision for a call of this cost once `used` is charged.
     fn decision(limit: &str, used: u64, cost: u64) -> Decision {
         let limiter = Limiter::new(limit).unwrap();
-        assert!(limiter.check_at("user:42", used.into(), Time::EPOCH).allowed());
-        limiter.check_at("user:42", cost.into(), Time::EPOCH)
+        assert!(limiter.check_at("user:42", used, Time::EPOCH).allowed());
+        limiter.check_at("user:42", cost, Time::EPOCH)
     }
 
     fn denial(limit: &str, used: u64, cost: u64, began: Instant) -> Denial {

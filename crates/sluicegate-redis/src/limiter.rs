@@ -375,7 +375,7 @@ impl Inner {
             let taken = take_list(&self.compiled, &mut states, now, up_to);
             let (decision, taken) = taken.unwrap_or_else(|_| unreachable_verb());
             require_agreement(success, taken > 0)?;
-            Ok((decision, u64::from(taken)))
+            Ok((decision, taken))
         };
         let (decision, mut taken) = match decided.await {
             Ok((decision, taken)) => (Ok(decision), taken),

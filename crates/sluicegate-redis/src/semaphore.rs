@@ -427,7 +427,7 @@ impl Inner {
     ) -> Result<Grant<RedisLease>, StoreFailure> {
         let mut lease = None;
         let answer = self.fallback.answer(|local| {
-            let grant = local.try_acquire(key, cost.into());
+            let grant = local.try_acquire(key, cost);
             let decision = grant.decision();
             lease = grant.lease();
             Some(decision)

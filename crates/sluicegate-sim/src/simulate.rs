@@ -53,7 +53,7 @@ pub struct Offered {
 
 impl Offered {
     fn by(calls: &[Call]) -> Offered {
-        Offered { calls: calls.len() as u64, cost: calls.iter().map(|call| u64::from(call.cost)).sum() }
+        Offered { calls: calls.len() as u64, cost: calls.iter().map(|call| call.cost).sum() }
     }
 }
 
@@ -197,7 +197,7 @@ impl<'a> Simulation<'a> {
 fn offered(traffic: &Traffic, timeline: Timeline) -> Vec<u64> {
     let mut bars = vec![0; timeline.len()];
     for call in traffic.calls() {
-        add(&mut bars, timeline.place(call.at), u64::from(call.cost));
+        add(&mut bars, timeline.place(call.at), call.cost);
     }
     bars
 }

@@ -262,7 +262,7 @@ impl Limit {
     /// `COUNT` of `COUNT/PERIOD`: the cost that it admits per [period](Limit::period) of even
     /// traffic. For `concurrency`, the most that is held at once.
     pub fn count(&self) -> u64 {
-        u64::from(self.measure().0)
+        self.measure().0
     }
 
     /// `PERIOD` of `COUNT/PERIOD`. A calendar unit counts with its usual length: a day has 24

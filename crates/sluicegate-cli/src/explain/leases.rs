@@ -59,7 +59,7 @@ impl Key {
             Some(RetryAfter::After(wait)) => format!("retry in {}, or sooner", span(wait)),
         };
         let answer = if decision.allowed() { "yes" } else { "no" };
-        self.row(now, &count(cost.into()), answer, &decision, &then);
+        self.row(now, &count(cost), answer, &decision, &then);
         held
     }
 

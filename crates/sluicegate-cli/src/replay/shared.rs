@@ -104,7 +104,7 @@ impl Shared<'_> {
             self.keys.insert(row.key.clone());
         }
         let calls: Vec<RedisCall<'_>> =
-            rows.iter().map(|row| limiter.call(&row.key, row.cost.into()).at(row.at)).collect();
+            rows.iter().map(|row| limiter.call(&row.key, row.cost).at(row.at)).collect();
         Ok(self.runtime.block_on(check_each(&calls)))
     }
 

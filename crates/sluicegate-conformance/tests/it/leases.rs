@@ -50,7 +50,7 @@ impl Key {
     fn rules(&self) -> (model::Concurrency, Concurrency) {
         let core = self.limit.as_concurrency().unwrap();
         let ttl = core.ttl().map(Span::as_micros);
-        (model::Concurrency { count: core.count().into(), ttl }, core)
+        (model::Concurrency { count: core.count(), ttl }, core)
     }
 
     fn step(&mut self, rng: &mut Rng, now: Time, seen: &mut Seen) {
@@ -64,9 +64,9 @@ impl Key {
         };
         match rng.u8(..20) {
             0..9 => {
-                let (expected, number) = self.model.acquire(rule, at, cost.into());
+                let (expected, number) = self.model.acquire(rule, at, cost);
                 let (decision, held) = core.acquire(&mut self.core, now, cost, 0);
-                let grant = self.library.try_acquire_at("k", cost.into(), now);
+                let grant = self.library.try_acquire_at("k", cost, now);
                 self.same(&expected, decision, "core");
                 self.same(&expected, grant.decision(), "library");
                 assert_eq!(grant.allowed(), expected.allowed);
@@ -82,10 +82,10 @@ impl Key {
                 seen.unknown += u64::from(decision.retry_after() == Some(unknown));
             }
             9..12 => {
-                let expected = self.model.peek(rule, at, cost.into());
+                let expected = self.model.peek(rule, at, cost);
                 let decision = core.peek(&mut self.core, now, cost);
                 self.same(&expected, decision, "core");
-                self.same(&expected, self.library.peek_at("k", cost.into(), now), "library");
+                self.same(&expected, self.library.peek_at("k", cost, now), "library");
             }
             12..15 if !self.given.is_empty() => {
                 let place = self.pick(rng);
@@ -178,8 +178,8 @@ fn keys_do_not_affect_each_other() {
     for _ in 0..30_000 {
         now += rng.u64(..3);
         let (key, cost) = (if rng.bool() { rng.usize(..300) } else { rng.usize(..10) }, rng.u64(1..=3));
-        let (expected, _) = models[key].acquire(rule, now, cost.into());
-        let grant = library.try_acquire_at(key, cost.into(), Time::from_micros(now).unwrap());
+        let (expected, _) = models[key].acquire(rule, now, cost);
+        let grant = library.try_acquire_at(key, cost, Time::from_micros(now).unwrap());
         let decision = grant.decision();
         let told = (decision.allowed(), decision.remaining(), decision.reset_after().as_micros());
         assert_eq!(told, (expected.allowed, expected.remaining, expected.reset_after));

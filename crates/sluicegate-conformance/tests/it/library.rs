@@ -64,7 +64,7 @@ fn under_churn(limits: &[Limit], seed: u64, max_keys: usize) -> Churn {
         } else if !limiter.contains(key) && !account.is_idle(&made, start) {
             churn.forgotten += 1;
         }
-        let (expected, answered) = (account.check(&made, now, cost), limiter.check_at(key, cost.into(), now));
+        let (expected, answered) = (account.check(&made, now, cost), limiter.check_at(key, cost, now));
         assert_eq!(answered, expected, "{limits:?} key {key} at {now:?}");
         churn.calls += 1;
         churn.denied += u64::from(!answered.allowed());
@@ -115,7 +115,7 @@ fn a_store_that_denies_when_full_never_loses_a_debt() {
         let (key, cost) = (rng.u64(..200), rng.u64(..5));
         let account = accounts.entry(key).or_default();
         let was_held = limiter.contains(key);
-        let answered = limiter.check_at(key, cost.into(), now);
+        let answered = limiter.check_at(key, cost, now);
         let expected = account.clone().check(&made, now, cost);
         if !was_held && !limiter.contains(key) && expected.allowed() && cost > 0 {
             assert!(!answered.allowed() && answered.remaining() == 0, "no room: {answered:?}");

@@ -170,7 +170,7 @@ fn admitted(made: &AnyLimit, trace: &[Call]) -> Vec<(u64, u64)> {
     for call in trace {
         if made.check(&mut state, call.at, call.cost).allowed() && call.cost > 0 {
             latest = call.at.as_micros().max(latest);
-            admitted.push((latest, u64::from(call.cost)));
+            admitted.push((latest, call.cost));
         }
     }
     admitted
@@ -203,24 +203,24 @@ fn keeps_to_bucket(limit: &Limit, admitted: &[(u64, u64)], rate: Rate, burst: u6
 fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
     let admitted = admitted(made, trace);
     match limit.spec() {
-        Spec::TokenBucket { rate, burst, .. } => keeps_to_bucket(limit, &admitted, *rate, u64::from(*burst)),
+        Spec::TokenBucket { rate, burst, .. } => keeps_to_bucket(limit, &admitted, *rate, *burst),
         Spec::LeakyBucket { rate, capacity } => {
-            keeps_to_bucket(limit, &admitted, *rate, u64::from(*capacity));
+            keeps_to_bucket(limit, &admitted, *rate, *capacity);
         }
-        Spec::Pacer { rate, queue } => keeps_to_bucket(limit, &admitted, *rate, u64::from(*queue) + 1),
+        Spec::Pacer { rate, queue } => keeps_to_bucket(limit, &admitted, *rate, *queue + 1),
         Spec::MinInterval { interval } => {
             keeps_to_bucket(limit, &admitted, Rate::new(1, *interval).unwrap(), 1);
         }
         Spec::SlidingLog { rate, .. } => {
             let most = worst(&admitted, |since| since < rate.period().as_micros());
-            assert!(most <= u64::from(rate.count()), "{limit}: {most} in one period");
+            assert!(most <= rate.count(), "{limit}: {most} in one period");
         }
         Spec::SlidingWindow { rate } => {
             let period = rate.period().as_micros();
             let in_window = |window: u64| admitted.iter().filter(move |(at, _)| at / period == window);
             for (at, _) in &admitted {
                 let total: u64 = in_window(at / period).map(|(_, cost)| cost).sum();
-                assert!(total <= u64::from(rate.count()), "{limit}: {total} in one window");
+                assert!(total <= rate.count(), "{limit}: {total} in one window");
             }
             // The estimate from its definition, at each call: the previous window, weighted, and
             // the current one.
@@ -236,17 +236,17 @@ fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
                 assert!(estimate <= most, "{limit}: an estimate of {estimate} of {most}");
             }
             let most = worst(&admitted, |since| since < period);
-            assert!(most < 2 * u64::from(rate.count()), "{limit}: {most} in one period");
+            assert!(most < 2 * rate.count(), "{limit}: {most} in one period");
         }
         Spec::Concurrency { .. } => panic!("{limit} gives leases"),
         Spec::Smooth { rate, .. } => {
             // A fraction of a permit may be stored as well.
-            keeps_to_smooth(limit, &admitted, *rate, u64::from(made.limit()) + 1);
+            keeps_to_smooth(limit, &admitted, *rate, made.limit() + 1);
         }
         Spec::FixedWindow { count, windows } => {
             if let WindowSpec::Aligned { period, .. } | WindowSpec::First { period } = windows {
                 let most = worst(&admitted, |since| since < period.as_micros());
-                assert!(most <= 2 * u64::from(*count), "{limit}: {most} in one period");
+                assert!(most <= 2 * *count, "{limit}: {most} in one period");
             }
             // Each window, from boundary to boundary, wherever the calendar or the first call puts
             // them.
@@ -260,7 +260,7 @@ fn keeps_its_promise(limit: &Limit, made: &AnyLimit, trace: &[Call]) {
                     end = made.next_window(&state, now).as_micros();
                 }
                 used += cost;
-                assert!(used <= u64::from(*count), "{limit}: {used} in one window");
+                assert!(used <= *count, "{limit}: {used} in one window");
             }
         }
         other => unreachable!("{other:?} has no property"),

@@ -37,7 +37,7 @@ impl Among {
 impl Subject for Among {
     fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         for other in &self.others {
-            let _ = other.check_at(key, (cost % 3).into(), at);
+            let _ = other.check_at(key, cost % 3, at);
         }
         self.subject.check(at, key, cost)
     }
@@ -107,8 +107,7 @@ fn keys_of_many_limits_that_were_not_evicted_stay_exact() {
             } else if !limiter.contains(key) && !account.is_idle(made, start) {
                 forgotten += 1;
             }
-            let (expected, answered) =
-                (account.check(made, now, cost), limiter.check_at(key, cost.into(), now));
+            let (expected, answered) = (account.check(made, now, cost), limiter.check_at(key, cost, now));
             assert_eq!(answered, expected, "{limits:?} key {key} at {now:?}");
             denied += u64::from(!answered.allowed());
         }

@@ -14,50 +14,47 @@ fn rebuilt(limit: &Limit) -> Result<Limit, LimitError> {
     let period = |span: Span| Duration::from_micros(span.as_micros());
     match limit.spec() {
         Spec::TokenBucket { rate, burst, initial } => {
-            let mut typed =
-                Limit::token_bucket(rate.count().into(), period(rate.period())).burst((*burst).into());
+            let mut typed = Limit::token_bucket(rate.count(), period(rate.period())).burst(*burst);
             if let Some(Initial { tokens, start, .. }) = initial {
-                typed = typed.initial((*tokens).into());
+                typed = typed.initial(*tokens);
                 typed = start.map_or(typed.clone(), |start| typed.start_at(start));
             }
             typed.build()
         }
         Spec::LeakyBucket { rate, capacity } => {
-            Limit::leaky_bucket(rate.count().into(), period(rate.period()))
-                .capacity((*capacity).into())
-                .build()
+            Limit::leaky_bucket(rate.count(), period(rate.period())).capacity(*capacity).build()
         }
         Spec::MinInterval { interval } => Limit::min_interval(period(*interval)).build(),
         Spec::Pacer { rate, queue } => {
-            Limit::pacer(rate.count().into(), period(rate.period())).queue((*queue).into()).build()
+            Limit::pacer(rate.count(), period(rate.period())).queue(*queue).build()
         }
         Spec::FixedWindow { count, windows } => match windows {
             WindowSpec::Aligned { start, period: length } => {
-                Limit::fixed_window((*count).into(), period(*length)).start_at(*start).build()
+                Limit::fixed_window(*count, period(*length)).start_at(*start).build()
             }
             WindowSpec::First { period: length } => {
-                Limit::fixed_window((*count).into(), period(*length)).start_at_first_call().build()
+                Limit::fixed_window(*count, period(*length)).start_at_first_call().build()
             }
             WindowSpec::Calendar { unit, zone } => {
-                Limit::fixed_window((*count).into(), *unit).tz(&zone.to_string()).build()
+                Limit::fixed_window(*count, *unit).tz(&zone.to_string()).build()
             }
             other => panic!("{other:?} has no typed form"),
         },
         Spec::SlidingLog { rate, count_all } => {
-            Limit::sliding_log(rate.count().into(), rate.period()).count_denied(*count_all).build()
+            Limit::sliding_log(rate.count(), rate.period()).count_denied(*count_all).build()
         }
-        Spec::SlidingWindow { rate } => Limit::sliding_window(rate.count().into(), rate.period()).build(),
+        Spec::SlidingWindow { rate } => Limit::sliding_window(rate.count(), rate.period()).build(),
         Spec::Smooth { rate, warm_up, burst, initial, start } => {
-            let mut typed = Limit::smooth(rate.count().into(), period(rate.period()));
+            let mut typed = Limit::smooth(rate.count(), period(rate.period()));
             if let Some(warm_up) = warm_up {
                 typed = typed.warmup(warm_up.period).cold(f64::from(warm_up.cold.thousandths()) / 1_000.0);
             }
-            typed = burst.map_or(typed.clone(), |burst| typed.burst(burst.into()));
-            typed = initial.map_or(typed.clone(), |initial| typed.initial(initial.into()));
+            typed = burst.map_or(typed.clone(), |burst| typed.burst(burst));
+            typed = initial.map_or(typed.clone(), |initial| typed.initial(initial));
             start.map_or(typed.clone(), |start| typed.start_at(start)).build()
         }
         Spec::Concurrency { count, ttl } => {
-            let typed = Limit::concurrency((*count).into());
+            let typed = Limit::concurrency(*count);
             ttl.map_or(typed.clone(), |ttl| typed.ttl(ttl)).build()
         }
         other => panic!("{other:?} has no typed form"),

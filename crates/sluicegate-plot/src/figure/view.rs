@@ -204,11 +204,10 @@ fn marks(scene: &mut Scene, tried: &Tried, panel: &Panel, axis: &TimeAxis) {
 /// What is left as a curve under the most there can be.
 fn room(scene: &mut Scene, tried: &Tried, panel: &Panel, axis: &TimeAxis) {
     let focus = &tried.outcome.focus;
-    let most = u64::from(focus.room_max);
+    let most = focus.room_max;
     let scale = panel.scale(most);
     scale.draw_tick(scene, most);
-    let amounts: Vec<u64> = focus.room.iter().map(|amount| u64::from(*amount)).collect();
-    let runs = runs(&amounts, |place| piece_at(focus.start, focus.width, place), axis);
+    let runs = runs(&focus.room, |place| piece_at(focus.start, focus.width, place), axis);
     draw_area(scene, &runs, &scale, panel);
     draw_edge(scene, &runs, &scale);
 }

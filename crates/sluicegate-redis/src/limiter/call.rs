@@ -49,7 +49,7 @@ impl<'a> RedisCall<'a> {
     ) -> Result<Answer, StoreFailure> {
         let decision = reply.and_then(|reply| self.inner.decided(reply, self.cost));
         self.inner.cache_denial(&self.key, self.cost, self.at, began, &decision);
-        self.inner.answered(decision, |limiter| Some(limiter.check_cost(&*self.key, self.cost.into())))
+        self.inner.answered(decision, |limiter| Some(limiter.check_cost(&*self.key, self.cost)))
     }
 }
 

@@ -21,7 +21,7 @@ pub struct KeyOutcome {
 
 impl KeyOutcome {
     pub(super) fn allow(&mut self, cost: u64) {
-        self.allowed_cost += u64::from(cost);
+        self.allowed_cost += cost;
         self.in_a_row = 0;
     }
 

@@ -90,13 +90,13 @@ fn window(acts: &[Call], length: Span, timeline: Timeline) -> Vec<u64> {
     for piece in 0..timeline.len() {
         let (begin, end) = (timeline.begin_of(piece), timeline.begin_of(piece + 1));
         while let Some(left) = oldest.next_if(|old| begin.since(old.at) >= length && old.at < begin) {
-            count -= u64::from(left.cost);
+            count -= left.cost;
         }
         let mut most = count;
         while let Some(act) = next.next_if(|act| is_before(act.at, end)) {
-            count += u64::from(act.cost);
+            count += act.cost;
             while let Some(left) = oldest.next_if(|old| act.at.since(old.at) >= length) {
-                count -= u64::from(left.cost);
+                count -= left.cost;
             }
             most = most.max(count);
         }

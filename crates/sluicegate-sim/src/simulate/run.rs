@@ -84,11 +84,11 @@ impl<'a> Run<'a> {
         if decision.allowed() {
             let acts_at = call.at.saturating_add(decision.delay());
             outcome.allowed += 1;
-            outcome.allowed_cost += u64::from(call.cost);
+            outcome.allowed_cost += call.cost;
             outcome.longest_wait.see(decision.delay(), call.key, call.at);
             key.allow(call.cost);
             self.acts.push(Call { at: acts_at, ..*call });
-            add(&mut outcome.allowed_bars, self.timeline.place(acts_at), u64::from(call.cost));
+            add(&mut outcome.allowed_bars, self.timeline.place(acts_at), call.cost);
         } else {
             outcome.denied += 1;
             match decision.retry_after() {

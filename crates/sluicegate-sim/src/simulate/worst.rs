@@ -28,9 +28,9 @@ pub(super) fn worst_window(acts: &[Call], length: Span) -> (u64, Time) {
     let mut oldest = acts.iter().peekable();
     let mut count = 0;
     for act in acts {
-        count += u64::from(act.cost);
+        count += act.cost;
         while let Some(left) = oldest.next_if(|old| act.at.since(old.at) >= length) {
-            count -= u64::from(left.cost);
+            count -= left.cost;
         }
         if count > worst.0 {
             worst = (count, act.at);
@@ -90,7 +90,7 @@ mod tests {
             let length = random.u64(1..30);
             let count = |begin: u64| -> u64 {
                 let is_in = |act: &&Call| (begin..begin + length).contains(&act.at.as_micros());
-                acts.iter().filter(is_in).map(|act| u64::from(act.cost)).sum()
+                acts.iter().filter(is_in).map(|act| act.cost).sum()
             };
             let most = (0..60).map(count).max().unwrap_or(0);
             assert_eq!(worst_window(&acts, Span::from_micros(length)).0, most);

@@ -64,7 +64,7 @@ fn replay(traffic: &Traffic, limits: &[Limit]) -> Plain {
 fn brute_force(acts: &[Vec<Call>], length: Span) -> u64 {
     let count = |acts: &Vec<Call>, end: Time| -> u64 {
         let is_in = |act: &&Call| act.at <= end && end.since(act.at) < length;
-        acts.iter().filter(is_in).map(|act| u64::from(act.cost)).sum()
+        acts.iter().filter(is_in).map(|act| act.cost).sum()
     };
     acts.iter().flat_map(|acts| acts.iter().map(|act| count(acts, act.at))).max().unwrap_or(0)
 }
@@ -164,7 +164,7 @@ fn bars_add_up_to_all_that_is_offered_and_allowed() {
     let traffic = workload("poisson 300/s keys=30 zipf=1 cost=2");
     let simulation = Simulation::new(&traffic, None);
     let outcome = simulation.run(&limits("token-bucket 4/s burst=9"), |_| {}).unwrap();
-    let cost: u64 = traffic.calls().iter().map(|call| u64::from(call.cost)).sum();
+    let cost: u64 = traffic.calls().iter().map(|call| call.cost).sum();
     assert_eq!(simulation.offered().iter().sum::<u64>(), cost);
     assert_eq!(outcome.allowed_bars.iter().sum::<u64>(), outcome.allowed_cost);
     assert_eq!(outcome.denied_bars.iter().sum::<u64>(), outcome.denied);
@@ -244,7 +244,7 @@ fn the_curves_of_the_focus_are_those_of_brute_force() {
         let acts = &replay(&traffic, &limits).acts[0];
         let count = |end: Time| -> u64 {
             let is_in = |act: &&Call| act.at <= end && end.since(act.at) < limits[0].period();
-            acts.iter().filter(is_in).map(|act| u64::from(act.cost)).sum()
+            acts.iter().filter(is_in).map(|act| act.cost).sum()
         };
         let begin_of = |piece: usize| {
             focus.start.saturating_add(Span::from_micros(focus.width.as_micros() * piece as u64))
@@ -270,7 +270,7 @@ fn the_curves_of_the_focus_are_those_of_brute_force() {
             while let Some(call) = calls.next_if(|call| call.at < end) {
                 least = least.min(again.check(call.at, b"k", call.cost).remaining());
             }
-            assert_eq!(u64::from(*said), least, "seed {seed}: {} at piece {piece}", limits[0]);
+            assert_eq!((*said), least, "seed {seed}: {} at piece {piece}", limits[0]);
         }
     }
 }

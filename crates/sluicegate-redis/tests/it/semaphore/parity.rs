@@ -57,11 +57,11 @@ impl ParityKey {
     }
 
     fn model_rule(&self) -> model::Concurrency {
-        model::Concurrency { count: self.rule.count().into(), ttl: self.rule.ttl().map(Span::as_micros) }
+        model::Concurrency { count: self.rule.count(), ttl: self.rule.ttl().map(Span::as_micros) }
     }
 
     async fn acquire(&mut self, key: &str, cost: u64, now: Time) -> bool {
-        let grant = self.semaphore.try_acquire_at(key, cost.into(), now).await.unwrap();
+        let grant = self.semaphore.try_acquire_at(key, cost, now).await.unwrap();
         let (decision, held) = self.rule.acquire(&mut self.leases, now, cost, ());
         assert_eq!(
             (grant.decision(), grant.allowed()),
@@ -69,7 +69,7 @@ impl ParityKey {
             "cost {cost} at {now:?}"
         );
         let rule = self.model_rule();
-        let by_model = self.model.as_mut().map(|model| model.acquire(rule, now.as_micros(), cost.into()));
+        let by_model = self.model.as_mut().map(|model| model.acquire(rule, now.as_micros(), cost));
         let number = by_model.and_then(|(answer, number)| {
             assert_eq!(model_decision(grant.decision()), answer, "cost {cost} at {now:?}");
             number
@@ -85,13 +85,13 @@ impl ParityKey {
     }
 
     async fn peek(&mut self, key: &str, cost: u64, now: Time) {
-        let answer = self.backend().peek(&key, cost.into(), Some(now)).await.unwrap();
+        let answer = self.backend().peek(&key, cost, Some(now)).await.unwrap();
         assert_eq!(answer.decision(), self.rule.peek(&mut self.leases, now, cost), "cost {cost} at {now:?}");
         let (_, usage) = self.backend().usage(&key, Some(now)).await.unwrap();
         assert_eq!(usage, self.rule.usage(&mut self.leases, now), "at {now:?}");
         let rule = self.model_rule();
         if let Some(model) = &mut self.model {
-            let expected = model.peek(rule, now.as_micros(), cost.into());
+            let expected = model.peek(rule, now.as_micros(), cost);
             assert_eq!(model_decision(answer.decision()), expected, "cost {cost} at {now:?}");
             let model::Usage { limit, used, remaining, reset_after, .. } = model.usage(rule, now.as_micros());
             let reset_after = Span::from_micros(reset_after);

@@ -52,7 +52,7 @@ impl Shape {
                 // Every other edge: silent in between, so that a window has all of its count left
                 // both times.
                 let period = rate.period().as_micros();
-                let (count, spread) = (u64::from(rate.count()), spread.as_micros());
+                let (count, spread) = (rate.count(), spread.as_micros());
                 // Windows are aligned to the epoch, wherever the workload begins.
                 let first = (begin.as_micros() + spread).next_multiple_of(period) - begin.as_micros();
                 for more in step_by(Span::from_micros(period.saturating_mul(2)), end) {
@@ -84,7 +84,7 @@ fn share(length: u64, part: u64, parts: u64) -> u64 {
 
 fn steady<E>(rate: Rate, begin: u64, end: u64, tell: &mut impl FnMut(u64) -> Result<(), E>) -> Result<(), E> {
     for call in 0.. {
-        let time = begin.saturating_add(share(rate.period().as_micros(), call, u64::from(rate.count())));
+        let time = begin.saturating_add(share(rate.period().as_micros(), call, rate.count()));
         if time >= end {
             break;
         }
