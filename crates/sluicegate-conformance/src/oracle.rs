@@ -75,18 +75,11 @@ fn rule(limit: &Limit, made_at: Time, times: &RangeInclusive<Time>) -> model::Ru
                 tokens,
                 start: start.unwrap_or(made_at).as_micros(),
             });
-            model::Rule::Bucket {
-                count: count(rate),
-                period: period(rate),
-                burst: *burst,
-                initial,
-            }
+            model::Rule::Bucket { count: count(rate), period: period(rate), burst: *burst, initial }
         }
-        Spec::LeakyBucket { rate, capacity } => model::Rule::LeakyBucket {
-            count: count(rate),
-            period: period(rate),
-            capacity: *capacity,
-        },
+        Spec::LeakyBucket { rate, capacity } => {
+            model::Rule::LeakyBucket { count: count(rate), period: period(rate), capacity: *capacity }
+        }
         Spec::MinInterval { interval } => model::Rule::MinInterval { interval: interval.as_micros() },
         Spec::Pacer { rate, queue } => {
             model::Rule::Pacer { count: count(rate), period: period(rate), queue: *queue }

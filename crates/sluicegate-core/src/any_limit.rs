@@ -292,6 +292,7 @@ impl Algorithm for AnyLimit {
     fn counts(&self, state: &AnyState, times: Times, charge: &Charge) -> bool {
         match self {
             AnyLimit::Cell(limit) => limit.counts(state.cell(), times, charge),
+            AnyLimit::Wide(limit) => limit.counts(state.wide(), times, charge),
             AnyLimit::Log(limit) => limit.counts(state.log(), times, charge),
         }
     }

@@ -16,8 +16,8 @@ pub const COUNT_MAX: u64 = 1_000_000_000_000;
 pub const PERMITS_MAX: u32 = 1_000_000_000;
 /// The most permits that `smooth` stores.
 pub const STORED_MAX: u64 = 1_000_000_000;
-/// The most parts into which a bucket divides a microsecond: the largest COUNT / gcd(COUNT, PERIOD),
-/// with PERIOD in microseconds.
+/// The most parts into which a bucket divides a microsecond: the largest
+/// COUNT / gcd(COUNT, PERIOD), with PERIOD in microseconds.
 pub const PARTS_MAX: u32 = 1_000_000_000;
 /// The most that a window or a log holds, debt included: what settling charges beyond that is not
 /// recorded.

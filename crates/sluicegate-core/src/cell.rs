@@ -13,8 +13,8 @@ pub struct Cell {
     /// A bucket's fraction of a microsecond, the low half of what was used in a window, or the
     /// previous window's count.
     pub a: u32,
-    /// Whether a bucket has been charged, the high half of what was used in a window, or the current
-    /// window's count.
+    /// Whether a bucket has been charged, the high half of what was used in a window, or the
+    /// current window's count.
     pub b: u32,
 }
 

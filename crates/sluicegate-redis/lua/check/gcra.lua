@@ -4,7 +4,8 @@
 --
 -- KEYS[1]   the key's state
 -- ARGV[2]   tag: '1 COUNT/PERIOD ', the version of the format and the rate of the state, reduced
---     3     packed: count, the parts of a microsecond; fill and due, each in whole microseconds and parts
+--     3     packed: count, the parts of a microsecond; fill and due, each in whole microseconds
+--           and parts
 --     4     a bucket with `initial`: packed: start, and what an unseen key lacks then, as time
 -- State     packed full_at, latest, part .. tag
 -- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill;

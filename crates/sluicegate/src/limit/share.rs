@@ -20,8 +20,8 @@ impl Limit {
         let part_or_none = |number: u64| number * percent / 100;
         let part = |number: u64| part_or_none(number).max(1);
         let part_of_rate = |rate: &Rate| Rate::new(part(rate.count()), rate.period()).unwrap_or(*rate);
-        // A bucket must keep its rate exactly. If it could not keep this part, it gets a smaller one:
-        // a part of the numerator of the reduced rate, or what any bucket can keep.
+        // A bucket must keep its rate exactly. If it could not keep this part, it gets a smaller
+        // one: a part of the numerator of the reduced rate, or what any bucket can keep.
         let part_of_exact_rate = |rate: &Rate| {
             let (whole, exact) = (part_of_rate(rate), rate.ratio().map_or(1, |ratio| u64::from(ratio.parts)));
             if whole.ratio().is_ok() {

@@ -116,7 +116,7 @@ pub(super) struct Demand {
 /// the limit: otherwise large limits, of which little is used, would evict keys at small ones.
 pub(super) fn harm(debt: &Debt, share: Option<&Arc<Share>>) -> (u64, Span) {
     let is_untrusted = share.is_some_and(|share| share.is_untrusted());
-    (if is_untrusted { debt.share } else { debt.used.into() }, debt.recovers_in)
+    (if is_untrusted { debt.share } else { debt.used }, debt.recovers_in)
 }
 
 impl Demand {

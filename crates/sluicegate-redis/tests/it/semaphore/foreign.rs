@@ -73,7 +73,7 @@ async fn foreign_data_is_an_error_and_never_stops_the_store() {
         }
     }
     // With a queue, and all permits held.
-    let ticket = "\\000".repeat(16) + "\\001\\000\\000\\000";
+    let ticket = "\\000".repeat(16) + "\\001\\000\\000\\000\\000\\000";
     for write in ["SET", "RPUSH"] {
         let held = jobs.try_acquire(KEY, 3).await.unwrap().lease().unwrap();
         let wrote =

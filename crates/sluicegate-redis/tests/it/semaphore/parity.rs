@@ -217,8 +217,8 @@ async fn every_field_agrees_on_a_cluster_too() {
 async fn of_very_many_leases_exactly_the_live_ones_count() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
-    let most = u32::try_from(SCAN_MAX).unwrap();
-    let many = 4 * u64::from(most) + 1500;
+    let most = SCAN_MAX as u64;
+    let many = 4 * most + 1500;
     let at = |micros: u64| Time::from_micros(START + micros).unwrap();
     for heavy in [false, true] {
         let scope = format!("many {heavy}");
@@ -230,7 +230,6 @@ async fn of_very_many_leases_exactly_the_live_ones_count() {
         let hour = Span::from_micros(3_600_000_000).as_micros();
         let count = parity.rule.count();
         let free = parity.rule.peek(&mut parity.leases, at(many), 0).remaining();
-        let free = u32::try_from(free).unwrap();
         // What the leases that are scanned cost: a third of them cost 3.
         let scanned = if heavy { most + 2 * most.div_ceil(3) } else { most };
         for more in [0, 1, scanned / 2, scanned, scanned + 1, count - free - 1, count - free] {
