@@ -20,7 +20,8 @@ cargo xtask loom      locks and lock-free code under a model checker, which `ci`
 cargo xtask stress    the tests of servers, sockets and timers, 10 times on a busy machine; `stress 50` is 50 times
 cargo xtask integration
                       real clients (redis-py, ioredis, node-redis) against the server
-cargo xtask attack    every attack at once on a server, for 60 s; `attack 3600` is for an hour
+cargo xtask attack    every attack at once on a server, for 60 s; `attack 3600` is for an hour;
+                      `attack --store` attacks a shared store through another server
 cargo xtask bench     ours beside the rivals, interleaved; `cargo xtask bench --help` lists the tables
 cargo xtask plots     redraw the pictures of the documentation
 cargo xtask vectors   rewrite the conformance vectors from the model's answers";
@@ -33,7 +34,10 @@ fn main() -> ExitCode {
         Some("loom") => ci::loom().map(drop),
         Some("stress") => stress::run(std::env::args().nth(2).as_deref()),
         Some("integration") => integration::run(),
-        Some("attack") => attack(std::env::args().nth(2).as_deref()),
+        Some("attack") => match std::env::args().nth(2).as_deref() {
+            Some("--store") => attack("store_attack", std::env::args().nth(3).as_deref().or(Some("10"))),
+            seconds => attack("mixed_attack", seconds),
+        },
         Some("bench") => bench(),
         Some("plots") => plots(),
         Some("vectors") => vectors::write(),
@@ -55,8 +59,9 @@ fn plots() -> Result<(), String> {
 }
 
 /// Attacks a release build, and prints what good clients noticed.
-fn attack(seconds: Option<&str>) -> Result<(), String> {
-    let arguments = "test --release --locked --package sluicegate-cli --test it mixed_attack -- --nocapture";
+fn attack(test: &str, seconds: Option<&str>) -> Result<(), String> {
+    let arguments =
+        format!("test --release --locked --package sluicegate-cli --test it {test} -- --nocapture");
     let mut command = ci::command(&arguments.split(' ').collect::<Vec<_>>());
     finish(command.env("SLUICE_ATTACK_SECONDS", seconds.unwrap_or("60")), "the server was harmed")
 }

@@ -15,6 +15,7 @@ mod replay;
 mod serve;
 mod serving;
 mod simulate;
+mod store_attack;
 mod validate;
 mod wall_clock;
 

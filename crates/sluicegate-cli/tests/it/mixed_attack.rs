@@ -244,15 +244,15 @@ fn behave_until(stop: &AtomicBool, filling: &AtomicU64, port: u16, client: usize
     latencies
 }
 
-fn words(words: &[&str]) -> Vec<String> {
+pub(crate) fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn is_allowed(reply: &Reply) -> bool {
+pub(crate) fn is_allowed(reply: &Reply) -> bool {
     reply.parts().first() == Some(&Reply::Number(1))
 }
 
-fn allowed(replies: &[Reply]) -> usize {
+pub(crate) fn allowed(replies: &[Reply]) -> usize {
     replies.iter().filter(|reply| is_allowed(reply)).count()
 }
 
@@ -265,10 +265,10 @@ fn until_closed(mut stream: TcpStream) {
 }
 
 /// Sorted latencies.
-struct Latencies(Vec<Duration>);
+pub(crate) struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    fn new(mut latencies: Vec<Duration>) -> Latencies {
+    pub(crate) fn new(mut latencies: Vec<Duration>) -> Latencies {
         latencies.sort_unstable();
         Latencies(latencies)
     }
