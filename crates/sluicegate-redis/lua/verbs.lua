@@ -48,6 +48,12 @@ local algorithms = {
 
 local verb, limits, number, name = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local receipts, written_in = KEYS[limits + 1], ARGV[6]
+
+-- A receipt that is not open changes nothing, so it converts nothing either.
+if (verb == 'cancel' or verb == 'settle') and not call('HGET', receipts, name) then
+  return { 0, now }
+end
+
 local parts, reply = {}, { 1, now }
 for i = 1, limits do
   local a = 8 + (i - 1) * 18

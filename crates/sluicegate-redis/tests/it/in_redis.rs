@@ -24,12 +24,17 @@ impl Connected {
         Connected { runtime: Arc::new(runtime), store }
     }
 
-    /// A limiter that starts at `start`, in a scope of its own.
+    /// A limiter that starts at `start`, in a scope of its own. A change is another limiter of that
+    /// scope.
     pub(crate) fn subject(&self, limits: &[Limit], start: Time) -> BackendSubject<Connected> {
         static SCOPES: AtomicU64 = AtomicU64::new(0);
         let scope = format!("case{}", SCOPES.fetch_add(1, Ordering::Relaxed));
-        let limiter = RedisLimiter::builder(limits).in_store(&self.store, &scope).start(start);
-        BackendSubject::new(limiter.build().unwrap(), self.clone())
+        let store = self.store.clone();
+        let limiter = move |limits: &[Limit], start| {
+            RedisLimiter::builder(limits).in_store(&store, &scope).start(start).build().unwrap()
+        };
+        BackendSubject::new(limiter(limits, start), self.clone())
+            .changed_by(move |limits, start| Some(Box::new(limiter(limits, start))))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::in_redis::Connected;
 use redis_testkit::{Cluster, Options, Server};
 use sluicegate::Limit;
-use sluicegate_conformance::{Report, random_traces, random_verbs, suite};
+use sluicegate_conformance::{Changes, Report, random_changes, random_traces, random_verbs, suite};
 
 fn passes_the_suite(url: &str) {
     let connected = Connected::to(url);
@@ -30,6 +30,32 @@ fn every_verb_agrees_with_the_model_on_redis() {
     let server = Server::start(&Options::redis());
     let report = agrees_on_verbs(&server.url(), 1, 15_000);
     assert!(report.returned > 50 && report.indebted > 20, "{report:?}");
+}
+
+/// As a reload of one server does: another limiter of the same scope.
+fn agrees_while_limits_change(url: &str, seed: u64, operations: u64) -> Report {
+    let connected = Connected::to(url);
+    let make = |limits: &[Limit], start| connected.subject(limits, start);
+    let mut report = Report::default();
+    random_changes(seed, operations, true, Changes::InSharedStore, make, &mut report)
+        .unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    report
+}
+
+#[test]
+fn every_verb_agrees_with_the_model_while_the_limits_change() {
+    let server = Server::start(&Options::redis());
+    let report = agrees_while_limits_change(&server.url(), 5, 10_000);
+    assert!(report.changed > 300 && report.returned > 20, "{report:?}");
+}
+
+/// `cargo test --release -p sluicegate-redis --test it -- --ignored many_changes` takes minutes.
+#[test]
+#[ignore = "takes minutes; see its comment"]
+fn many_changes_agree_with_the_model() {
+    let server = Server::start(&Options::redis());
+    let report = agrees_while_limits_change(&server.url(), 9, 300_000);
+    assert!(report.changed > 10_000 && report.returned > 1_000, "{report:?}");
 }
 
 #[test]
