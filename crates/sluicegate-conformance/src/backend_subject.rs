@@ -151,7 +151,7 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
         cost: u64,
         max_wait: Span,
     ) -> Result<(Decision, Option<Receipt>), Unsupported> {
-        let reserved = self.supported(self.backend.reserve(&KEY, cost, max_wait.into(), Some(now)));
+        let reserved = self.supported(self.backend.reserve(&KEY, cost, &max_wait.into(), Some(now)));
         reserved.map(|reserved| (reserved.answer.decision(), reserved.receipt))
     }
 
@@ -165,7 +165,7 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
     }
 
     fn settle(&mut self, now: Time, receipt: Receipt, used: u64) -> bool {
-        self.answer(self.backend.settle(&receipt, used, Some(now)))
+        self.answer(self.backend.settle(&receipt, &[used], Some(now)))
     }
 
     fn next_window(&mut self, now: Time) -> Time {

@@ -450,8 +450,8 @@ impl<B: Bucket> Algorithm for B {
             (Gcra::ahead(self.for_waits(state, now), now), self.gcra().share);
         // Exact to 1 in 2^15, or to a microsecond; `recovers_in` breaks ties.
         let share = (ahead.whole >> shift).saturating_mul(u64::from(unit));
-        // Rounded to the nearest, without a division: exact up to a burst of 2^14. At most 2^32 times
-        // a burst below 2^40 needs 128 bits. Always fits: at most the burst.
+        // Rounded to the nearest, without a division: exact up to a burst of 2^14. At most 2^32
+        // times a burst below 2^40 needs 128 bits. Always fits: at most the burst.
         let used = (u128::from(share.min(1 << 32)) * u128::from(self.gcra().burst) + (1 << 31)) >> 32;
         let used = u64::try_from(used).unwrap_or(u64::MAX);
         // As in `is_idle`: a refunded key cannot be dropped before an unseen key would be full.

@@ -472,6 +472,38 @@ impl Receipts {
     }
 }
 
+/// A reservation's own time to live, and what happens to its charge then.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Ttl {
+    /// How long the receipt is open, from the time of the call.
+    pub length: Span,
+    /// What happens to the charge when the receipt expires.
+    pub then: Then,
+}
+
+impl Ttl {
+    /// The charge stays when the receipt expires.
+    pub fn keep(length: impl Into<Span>) -> Ttl {
+        Ttl { length: length.into(), then: Then::Keep }
+    }
+
+    /// The charge is returned when the receipt expires.
+    pub fn cancel(length: impl Into<Span>) -> Ttl {
+        Ttl { length: length.into(), then: Then::Cancel }
+    }
+}
+
+/// What happens to a charge when its receipt expires. Exhaustive: there is nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Then {
+    /// It stays.
+    #[default]
+    Keep,
+    /// It is returned as by a cancel at that moment, however late it is noticed: no later call
+    /// sees it charged.
+    Cancel,
+}
+
 /// A call that reserves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReserveCall {

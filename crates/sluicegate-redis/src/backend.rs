@@ -6,7 +6,7 @@ use sluicegate::backend::Answer;
 use sluicegate::backend::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
 use sluicegate::semaphore::{Grant, LeaseId};
 use sluicegate::wait::Acquired;
-use sluicegate::{Decision, Key, Limit, Receipt, Time, Usage};
+use sluicegate::{Decision, Key, Limit, Receipt, ReserveOptions, Time, Usage, VerbError};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -44,8 +44,25 @@ impl Backend for RedisLimiter {
         later!(self, key, inner => inner.refund(&key, cost, at))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Reserved> {
-        later!(self, key, inner => inner.reserve(&key, cost, max_wait.into(), at))
+    fn reserve(
+        &self,
+        key: &dyn Key,
+        cost: u64,
+        options: &ReserveOptions,
+        at: Option<Time>,
+    ) -> Later<Reserved> {
+        let options = *options;
+        later!(self, key, inner => inner.reserve(&key, cost, options, at))
+    }
+
+    fn extend(
+        &self,
+        _receipt: &Receipt,
+        _costs: &[u64],
+        _ttl: Option<Duration>,
+        _at: Option<Time>,
+    ) -> Later<Answer> {
+        Pending::Ready(Err(VerbError::NotYet("extending a reservation").into()))
     }
 
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Later<bool> {
@@ -53,7 +70,10 @@ impl Backend for RedisLimiter {
         Pending::later(async move { inner.close(&receipt, Close::Cancel, at).await })
     }
 
-    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Later<bool> {
+    fn settle(&self, receipt: &Receipt, used: &[u64], at: Option<Time>) -> Later<bool> {
+        let &[used] = used else {
+            return Pending::Ready(Err(VerbError::WrongCount { numbers: used.len(), calls: 1 }.into()));
+        };
         let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
         Pending::later(async move { inner.close(&receipt, Close::Settle { used }, at).await })
     }

@@ -39,7 +39,9 @@ use reply::ScriptReply;
 use script_calls::{Operation, Verb, execute_each};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
-use sluicegate::{Decision, IntoLimits, Key, Limit, Limiter, Receipt, Span, Time, Usage, VerbError};
+use sluicegate::{
+    Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveOptions, Span, Time, Usage, VerbError,
+};
 use sluicegate_core::algorithm;
 use sluicegate_core::all_of::{
     check_list, check_within_list, next_window_list, peek_list, take_list, usage_list,
@@ -188,9 +190,9 @@ impl RedisLimiter {
         &self,
         key: impl Key,
         cost: u64,
-        max_wait: Duration,
+        options: impl Into<ReserveOptions>,
     ) -> Result<RedisReservation, BackendError> {
-        let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait.into(), None).await?;
+        let reserved = self.inner.reserve(&key.to_bytes(), cost, options.into(), None).await?;
         Ok(RedisReservation::new(self, reserved))
     }
 
@@ -202,10 +204,10 @@ impl RedisLimiter {
         &self,
         key: impl Key,
         cost: u64,
-        max_wait: impl Into<Span>,
+        options: impl Into<ReserveOptions>,
         now: Time,
     ) -> Result<RedisReservation, BackendError> {
-        let reserved = self.inner.reserve(&key.to_bytes(), cost, max_wait.into(), Some(now)).await?;
+        let reserved = self.inner.reserve(&key.to_bytes(), cost, options.into(), Some(now)).await?;
         Ok(RedisReservation::new(self, reserved))
     }
 
@@ -406,9 +408,14 @@ impl Inner {
         self: &Arc<Inner>,
         key: &[u8],
         cost: u64,
-        max_wait: Span,
+        options: ReserveOptions,
         at: Option<Time>,
     ) -> Result<Reserved, BackendError> {
+        options.checked(cost)?;
+        if options.at_least.is_some() || options.ttl.is_some() {
+            return Err(VerbError::NotYet("at_least or a TTL in a shared store").into());
+        }
+        let max_wait = options.max_wait;
         self.require(algorithm::Verb::Reserve)?;
         let _invalidate = self.invalidate_denials(key);
         let receipt = StoredReceipt::new(&self.scope, key);
@@ -424,10 +431,11 @@ impl Inner {
         };
         // A fallback issues no receipt: it would be valid in this process only.
         let answer = self.answered(reserved, |limiter| {
-            limiter.reserve(key, cost, max_wait.into()).ok().map(|reserved| reserved.decision())
+            limiter.reserve(key, cost, options).ok().map(|reserved| reserved.decision())
         })?;
         let is_stored = answer.allowed() && answer.source() == Source::Store;
-        Ok(Reserved { answer, receipt: is_stored.then(|| receipt.receipt()) })
+        let granted = if answer.allowed() { cost } else { 0 };
+        Ok(Reserved { answer, receipt: is_stored.then(|| receipt.receipt()), granted })
     }
 
     pub(crate) async fn check_within(

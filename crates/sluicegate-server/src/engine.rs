@@ -410,7 +410,7 @@ impl Engine {
         let at = time.at(now);
         Ok(match used {
             None => Backend::cancel(limiter, &receipt, at).await?,
-            Some(used) => Backend::settle(limiter, &receipt, used, at).await?,
+            Some(used) => Backend::settle(limiter, &receipt, &[used], at).await?,
         })
     }
 

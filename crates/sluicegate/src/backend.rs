@@ -27,7 +27,7 @@ pub use pending::{Pending, PendingFuture};
 use crate::ids::{LeaseId, Receipt};
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::limiter::VerbError;
+use crate::limiter::{ReserveOptions, VerbError};
 use crate::semaphore::{Grant, Lease};
 use crate::wait::Acquired;
 use sluicegate_core::verbs::Unsupported;
@@ -73,21 +73,37 @@ pub trait Backend: fmt::Debug + Send + Sync {
         &self,
         key: &dyn Key,
         cost: u64,
-        max_wait: Duration,
+        options: &ReserveOptions,
         at: Option<Time>,
     ) -> Pending<Result<Reserved, BackendError>>;
+
+    /// Charges more to an open receipt, and restarts its time to live, if there is one or `ttl` is
+    /// given. `costs` has one number for all calls of the receipt, or one for each. A receipt that
+    /// is not open is the error [`VerbError::NotOpen`].
+    fn extend(
+        &self,
+        receipt: &Receipt,
+        costs: &[u64],
+        ttl: Option<Duration>,
+        at: Option<Time>,
+    ) -> Pending<Result<Answer, BackendError>>;
 
     /// Cancels a reservation: the part of its cost that still counts is returned to the key.
     /// Returns `true` if there was such a part.
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
 
-    /// Changes the charge of a reservation to what was used. The result is `false` if the receipt
-    /// is used or unknown.
-    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Pending<Result<bool, BackendError>>;
+    /// Changes the charge of a reservation, extensions included, to what was used: one number for
+    /// all calls of the receipt, or one for each. The result is `false` if the receipt is not open.
+    fn settle(
+        &self,
+        receipt: &Receipt,
+        used: &[u64],
+        at: Option<Time>,
+    ) -> Pending<Result<bool, BackendError>>;
 
-    /// Cancels (if `used` is 0) or settles a reservation whose caller cannot wait for the result,
-    /// such as a request that is dropped. A backend whose `cancel` takes time does this in the
-    /// background.
+    /// Cancels (if `used` is 0) or settles a reservation of one call whose caller cannot wait for
+    /// the result, such as a request that is dropped. A backend whose `cancel` takes time does this
+    /// in the background.
     fn settle_detached(&self, receipt: &Receipt, used: u64);
 
     /// Drops a receipt; its charge stays. Without this a receipt is kept until it expires.
@@ -176,6 +192,9 @@ pub struct Reserved {
     pub answer: Answer,
     /// For one cancel or settle. `None` if nothing was charged, or only by a fallback.
     pub receipt: Option<Receipt>,
+    /// The cost that was granted, 0 if denied: less than asked only with
+    /// [`ReserveOptions::at_least`].
+    pub granted: u64,
 }
 
 /// A lease of any backend. Dropping it releases it.

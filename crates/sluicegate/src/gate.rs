@@ -3,7 +3,9 @@
 use crate::ids::Receipt;
 use crate::key::Fingerprint;
 use crate::limit::Limit;
-use crate::limiter::{BuildError, Call, IntoLimits, Limiter, Reservation, StoreStats, VerbError};
+use crate::limiter::{
+    BuildError, Call, IntoLimits, Limiter, Reservation, ReserveOptions, StoreStats, VerbError,
+};
 use crate::wait::{Acquire, MaxWait};
 use sluicegate_core::{Decision, Time, Usage};
 use std::time::Duration;
@@ -93,8 +95,8 @@ impl Gate {
     ///
     /// # Errors
     /// When the limit does not offer this, or too many receipts are open.
-    pub fn reserve(&self, cost: u64, max_wait: Duration) -> Result<Reservation, VerbError> {
-        self.limiter.reserve((), cost, max_wait)
+    pub fn reserve(&self, cost: u64, options: impl Into<ReserveOptions>) -> Result<Reservation, VerbError> {
+        self.limiter.reserve((), cost, options)
     }
 
     /// Waits for as long as it takes until a call of this cost may pass: see [`Limiter::acquire`].

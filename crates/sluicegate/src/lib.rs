@@ -98,9 +98,11 @@ pub use limit::{Limit, LimitError};
 pub use limiter::{
     BuildError, CALLS_MAX, Call, HashedKey, IntoLimits, Limiter, LimiterBuilder, MAX_KEYS_DEFAULT,
     MAX_KEYS_MAX, MAX_LOG_ENTRIES_DEFAULT, MAX_LOG_ENTRIES_MAX, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX,
-    Observer, Reservation, StoreStats, VerbError, check_all, check_all_at, check_all_each, check_all_each_at,
+    Observer, Reservation, ReserveOptions, StoreStats, TTL_MAX, TTL_MIN, VerbError, check_all, check_all_at,
+    check_all_each, check_all_each_at, reserve_all, reserve_all_at, reserve_all_each, reserve_all_each_at,
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
+pub use sluicegate_core::receipts::{Then, Ttl};
 pub use sluicegate_core::{Decision, Denied, FullPool, RetryAfter, Span, Time, Usage, Window};
 #[cfg(feature = "derive")]
 pub use sluicegate_derive::Key;
@@ -117,7 +119,7 @@ pub mod internal {
     pub use crate::clock::interval::Interval;
     pub use crate::key::{ByFingerprint, Fingerprint, Seeds, raw as raw_key};
     pub use crate::limit::print::unit;
-    pub use crate::limiter::within;
+    pub use crate::limiter::{checked_ttl, within};
     pub use crate::wait::acquire::MaxWait;
     pub use crate::wait::park::block_on;
     pub use crate::wait::queues::wake_all;

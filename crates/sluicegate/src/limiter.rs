@@ -8,6 +8,7 @@ mod builder;
 mod check_all;
 mod error;
 mod observe;
+mod options;
 mod reservation;
 mod store_by_algorithm;
 
@@ -20,7 +21,8 @@ pub use builder::{
 pub use check_all::{CALLS_MAX, Call, check_all, check_all_at, check_all_each, check_all_each_at};
 pub use error::{BuildError, VerbError};
 pub use observe::{Observer, StoreStats};
-pub use reservation::Reservation;
+pub use options::{ReserveOptions, TTL_MAX, TTL_MIN, checked_ttl};
+pub use reservation::{Reservation, reserve_all, reserve_all_at, reserve_all_each, reserve_all_each_at};
 pub(crate) use store_by_algorithm::made;
 
 use crate::clock::Delay;

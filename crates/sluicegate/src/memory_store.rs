@@ -20,8 +20,8 @@ use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{
     BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LOG_ENTRIES_DEFAULT, MAX_LOG_ENTRIES_MAX,
-    MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, made,
-    queue_bounds, within,
+    MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, VerbError,
+    made, queue_bounds, within,
 };
 use crate::seal::Seal;
 use crate::store::{
@@ -29,10 +29,11 @@ use crate::store::{
     TaggedLimits,
 };
 use crate::wait::{Host, Queues};
-use sluicegate_core::Time;
+use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 use tags::{TagKey, Tags};
 
 /// A store for the keys of several limiters, with one bound for all of them.
@@ -172,6 +173,55 @@ impl MemoryStore {
         let (settled, key) = receipt.settle_in(store, seal, None, used, now);
         queues.usage_changed(&*self.inner, key);
         settled
+    }
+
+    /// Settles a reservation of several calls: see
+    /// [`Limiter::settle_each`](crate::Limiter::settle_each).
+    ///
+    /// # Errors
+    /// As [`Limiter::settle_each`](crate::Limiter::settle_each).
+    pub fn settle_each(&self, receipt: &Receipt, used: &[u64]) -> Result<bool, VerbError> {
+        self.settle_each_at(receipt, used, self.inner.clock.now())
+    }
+
+    /// Settles a reservation of several calls at a given time: see [`MemoryStore::settle_each`].
+    ///
+    /// # Errors
+    /// As [`MemoryStore::settle_each`].
+    pub fn settle_each_at(&self, receipt: &Receipt, used: &[u64], now: Time) -> Result<bool, VerbError> {
+        let [used] = used else {
+            return Err(VerbError::WrongCount { numbers: used.len(), calls: 1 });
+        };
+        Ok(self.settle_at(receipt, *used, now))
+    }
+
+    /// Charges more to a reservation of any of its limiters: see
+    /// [`Limiter::extend_each`](crate::Limiter::extend_each).
+    ///
+    /// # Errors
+    /// As [`Limiter::extend_each`](crate::Limiter::extend_each).
+    pub fn extend_each(
+        &self,
+        receipt: &Receipt,
+        costs: &[u64],
+        ttl: Option<Duration>,
+    ) -> Result<Decision, VerbError> {
+        self.extend_each_at(receipt, costs, ttl, self.inner.clock.now())
+    }
+
+    /// Charges more to a reservation at a given time: see [`MemoryStore::extend_each`].
+    ///
+    /// # Errors
+    /// As [`MemoryStore::extend_each`].
+    pub fn extend_each_at(
+        &self,
+        receipt: &Receipt,
+        costs: &[u64],
+        ttl: Option<Duration>,
+        now: Time,
+    ) -> Result<Decision, VerbError> {
+        let _ = (receipt, costs, ttl, now);
+        Err(VerbError::NotYet("extending a reservation"))
     }
 
     /// Attaches a limiter with this scope and these limits, which can be combined.

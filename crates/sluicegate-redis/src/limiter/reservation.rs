@@ -32,6 +32,11 @@ impl RedisReservation {
         self.reserved.answer.decision()
     }
 
+    /// The cost that was granted, 0 if denied.
+    pub fn granted(&self) -> u64 {
+        self.reserved.granted
+    }
+
     /// Returns `true` if the cost was charged.
     pub fn allowed(&self) -> bool {
         self.reserved.answer.allowed()

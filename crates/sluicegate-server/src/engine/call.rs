@@ -257,8 +257,8 @@ impl<'a> Call<'a> {
             (answer, None)
         } else {
             let (backend, at) = self.limits().checks(now)?;
-            let Reserved { answer, receipt } =
-                backend.reserve(&self.key, self.cost, max_wait.into(), at).await?;
+            let Reserved { answer, receipt, .. } =
+                backend.reserve(&self.key, self.cost, &max_wait.into(), at).await?;
             (answer, receipt.map(|receipt| receipt.to_string()))
         };
         Ok((self.counted(answer, now), receipt))

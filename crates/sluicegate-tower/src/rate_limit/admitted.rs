@@ -58,7 +58,10 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
 
     #[inline]
     fn ask_backend(&self, key: &RequestKey<'_>, cost: u64) -> Pending<Self::Answer> {
-        let (limiter, uncharged) = (&self.limiter, |answer: Answer| Reserved { answer, receipt: None });
+        let (limiter, uncharged) = (&self.limiter, move |answer: Answer| {
+            let granted = if answer.allowed() { cost } else { 0 };
+            Reserved { answer, receipt: None, granted }
+        });
         match (self.mode, &self.after) {
             (Mode::Enforce, None) => self.when_due(limiter.check(key, cost, None), true, uncharged),
             // A shadow only observes: it does not pace.
@@ -70,7 +73,7 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
             }
             (mode, Some(_)) => {
                 let max_wait = if let Mode::Wait(max_wait) = mode { max_wait } else { Duration::ZERO };
-                let reserved = limiter.reserve(key, cost, max_wait, None);
+                let reserved = limiter.reserve(key, cost, &max_wait.into(), None);
                 self.when_due(reserved, mode != Mode::Shadow, |reserved| reserved)
             }
         }
@@ -88,7 +91,7 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
     {
         let reports = shared.settings.sends_headers() || shared.settings.observe.is_some();
         match answer {
-            Ok(Reserved { answer, receipt: None }) if answer.allowed() && !reports => Ok(Admitted(None)),
+            Ok(Reserved { answer, receipt: None, .. }) if answer.allowed() && !reports => Ok(Admitted(None)),
             answer => shared.admit_in_full(answer, call),
         }
     }
@@ -148,12 +151,12 @@ fn pace<L: Backend + 'static>(limiter: L, reserved: Reserved) -> Later<Result<Re
         }
     }
 
-    let Reserved { answer, receipt } = reserved;
+    let Reserved { answer, receipt, granted } = reserved;
     let delay = limiter.delay(answer.delay().into()).into_future();
     let mut waiting = Waiting(limiter, receipt);
     Box::pin(async move {
         delay.await;
-        Ok(Reserved { answer, receipt: waiting.1.take() })
+        Ok(Reserved { answer, receipt: waiting.1.take(), granted })
     })
 }
 
@@ -167,7 +170,7 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
     where
         R: Respond<B>,
     {
-        let Reserved { answer, receipt } = match answer.and_then(|reserved| {
+        let Reserved { answer, receipt, .. } = match answer.and_then(|reserved| {
             require_backend(&reserved.answer)?;
             Ok(reserved)
         }) {
@@ -299,7 +302,7 @@ impl<L: Backend, R> OpenCharge<L, R> {
                 return Ended::Now(fields);
             }
             Some(0) => limiter.cancel(&receipt, None),
-            Some(used) => limiter.settle(&receipt, used, None),
+            Some(used) => limiter.settle(&receipt, &[used], None),
         };
         match settled {
             Pending::Ready(settled) => {

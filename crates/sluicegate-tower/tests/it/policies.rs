@@ -7,7 +7,7 @@ use sluicegate::backend::Reserved;
 use sluicegate::backend::StoreFailure;
 use sluicegate::backend::{Answer, Backend, BackendError, Pending};
 use sluicegate::wait::Acquired;
-use sluicegate::{Decision, Key, Limit, Limiter, Receipt, Usage};
+use sluicegate::{Decision, Key, Limit, Limiter, Receipt, ReserveOptions, Usage};
 use sluicegate_tower::{Completion, EventKind, RateLimitLayer};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -60,8 +60,24 @@ impl Backend for Slow {
         self.later(Backend::refund(&self.limiter, key, cost, at))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Later<Reserved> {
-        self.later(Backend::reserve(&self.limiter, key, cost, max_wait, at))
+    fn reserve(
+        &self,
+        key: &dyn Key,
+        cost: u64,
+        options: &ReserveOptions,
+        at: Option<Time>,
+    ) -> Later<Reserved> {
+        self.later(Backend::reserve(&self.limiter, key, cost, options, at))
+    }
+
+    fn extend(
+        &self,
+        receipt: &Receipt,
+        costs: &[u64],
+        ttl: Option<Duration>,
+        at: Option<Time>,
+    ) -> Later<Answer> {
+        self.later(Backend::extend(&self.limiter, receipt, costs, ttl, at))
     }
 
     fn usage(&self, key: &dyn Key, at: Option<Time>) -> Later<Vec<(Limit, Usage)>> {
@@ -73,7 +89,7 @@ impl Backend for Slow {
         self.later(Backend::cancel(&self.limiter, receipt, at))
     }
 
-    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Later<bool> {
+    fn settle(&self, receipt: &Receipt, used: &[u64], at: Option<Time>) -> Later<bool> {
         self.later(Backend::settle(&self.limiter, receipt, used, at))
     }
 

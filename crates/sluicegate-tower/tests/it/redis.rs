@@ -168,7 +168,7 @@ async fn a_waiting_request_that_gives_up_leaves_no_trace() {
     assert_eq!(ask(&layer, get()).await.status(), 200);
     let gives_up = tokio::spawn(layer.layer(tower::service_fn(answer)).oneshot(get()));
     let owed = async || {
-        Backend::reserve(&limiter, &PEER, 0, Duration::ZERO, None).await.unwrap().answer.reset_after()
+        Backend::reserve(&limiter, &PEER, 0, &Duration::ZERO.into(), None).await.unwrap().answer.reset_after()
     };
     while owed().await <= Span::from_micros(500_000) && !gives_up.is_finished() {}
     gives_up.abort();

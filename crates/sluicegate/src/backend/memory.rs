@@ -6,7 +6,7 @@ use crate::answer::Answer;
 use crate::ids::{LeaseId, Receipt};
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::limiter::{Limiter, VerbError};
+use crate::limiter::{Limiter, ReserveOptions, VerbError};
 use crate::semaphore::{Grant, Semaphore};
 use crate::wait::{Acquire, Acquired, MaxWait};
 use sluicegate_core::{Decision, Time, Usage};
@@ -49,12 +49,29 @@ impl Backend for Limiter {
         ready(self.refund_at(key, cost, self.time(at)).map(Answer::from))
     }
 
-    fn reserve(&self, key: &dyn Key, cost: u64, max_wait: Duration, at: Option<Time>) -> Ready<Reserved> {
-        let reservation = self.reserve_at(key, cost, max_wait, self.time(at));
+    fn reserve(
+        &self,
+        key: &dyn Key,
+        cost: u64,
+        options: &ReserveOptions,
+        at: Option<Time>,
+    ) -> Ready<Reserved> {
+        let reservation = self.reserve_at(key, cost, options, self.time(at));
         ready(reservation.map(|reservation| Reserved {
             answer: reservation.decision().into(),
+            granted: reservation.granted(),
             receipt: reservation.keep(),
         }))
+    }
+
+    fn extend(
+        &self,
+        receipt: &Receipt,
+        costs: &[u64],
+        ttl: Option<Duration>,
+        at: Option<Time>,
+    ) -> Ready<Answer> {
+        ready(self.extend_each_at(receipt, costs, ttl, self.time(at)).map(Answer::from))
     }
 
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Ready<bool> {
@@ -64,11 +81,8 @@ impl Backend for Limiter {
         Pending::Ready(Ok(self.cancel_at(receipt, self.time(at))))
     }
 
-    fn settle(&self, receipt: &Receipt, used: u64, at: Option<Time>) -> Ready<bool> {
-        if !receipt.is_of_memory() {
-            return ready(Err(VerbError::BadReceipt));
-        }
-        Pending::Ready(Ok(self.settle_at(receipt, used, self.time(at))))
+    fn settle(&self, receipt: &Receipt, used: &[u64], at: Option<Time>) -> Ready<bool> {
+        ready(self.settle_each_at(receipt, used, self.time(at)))
     }
 
     fn settle_detached(&self, receipt: &Receipt, used: u64) {

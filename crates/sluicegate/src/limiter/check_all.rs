@@ -5,8 +5,9 @@ use super::error::VerbError;
 use crate::key::Fingerprint;
 use crate::limit::Limit;
 use crate::store;
+use sluicegate_core::all_of::peek_all;
 use sluicegate_core::decision::store::StoreDecision as _;
-use sluicegate_core::{Decision, Time};
+use sluicegate_core::{AnyLimit, Decision, Time};
 
 /// The most calls in one [`check_all`]. The shards of all their keys are locked while they are
 /// decided.
@@ -17,19 +18,35 @@ pub const CALLS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug)]
 #[must_use = "pass it to `check_all`"]
 pub struct Call<'a> {
-    limiter: &'a Limiter,
-    key: Fingerprint,
+    /// `None` if the key has no limit.
+    limited: Option<(&'a Limiter, Fingerprint)>,
     cost: u64,
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(limiter: &'a Limiter, key: Fingerprint, cost: u64) -> Call<'a> {
-        Call { limiter, key, cost }
+        Call { limited: Some((limiter, key)), cost }
     }
 
-    fn in_store(&self, index: usize) -> store::Call<'a> {
-        store::Call { store: self.limiter.inner.store.any(), key: self.key, cost: self.cost, index }
+    /// A call on a key without a limit: it is always allowed and charges nothing. It has an index
+    /// among the calls, and takes one of the numbers of a settle.
+    pub fn unlimited(cost: u64) -> Call<'a> {
+        Call { limited: None, cost }
     }
+
+    fn in_store(&self, index: usize) -> Option<store::Call<'a>> {
+        let (limiter, key) = self.limited?;
+        Some(store::Call { store: limiter.inner.store.any(), key, cost: self.cost, index })
+    }
+}
+
+/// The limiters of calls, without those on keys that have no limit.
+fn limiters<'a, 'c>(calls: &'c [Call<'a>]) -> impl Iterator<Item = &'a Limiter> + use<'a, 'c> {
+    calls.iter().filter_map(|call| Some(call.limited?.0))
+}
+
+fn now(calls: &[Call<'_>]) -> Time {
+    limiters(calls).next().map_or(Time::EPOCH, Limiter::now)
 }
 
 /// Decides several calls as one: if all are allowed, all are charged; if one is denied, none is.
@@ -57,8 +74,7 @@ impl<'a> Call<'a> {
 /// If there are more than [`CALLS_MAX`] calls, or one is under `count=all`, where a denied call
 /// counts too, or under `smooth`.
 pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, VerbError> {
-    let now = calls.first().map_or(Time::EPOCH, |call| call.limiter.now());
-    check_all_at(calls, now)
+    check_all_at(calls, now(calls))
 }
 
 /// Decides several calls as one at a given time: see [`check_all`].
@@ -68,9 +84,7 @@ pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, VerbError> {
 pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, VerbError> {
     let behind = |calls| longest(&queue_denials(calls, now));
     let decision = in_stores(calls, |in_stores| store::check_all(in_stores, now, behind(calls)))?;
-    for call in calls {
-        call.limiter.observe(&decision);
-    }
+    limiters(calls).for_each(|limiter| limiter.observe(&decision));
     Ok(decision)
 }
 
@@ -80,8 +94,7 @@ pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, VerbError
 /// # Errors
 /// As [`check_all`].
 pub fn check_all_each(calls: &[Call<'_>]) -> Result<(Decision, Vec<Decision>), VerbError> {
-    let now = calls.first().map_or(Time::EPOCH, |call| call.limiter.now());
-    check_all_each_at(calls, now)
+    check_all_each_at(calls, now(calls))
 }
 
 /// Decides several calls as one at a given time, with a decision for each: see [`check_all_each`].
@@ -92,30 +105,45 @@ pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec
     let (decision, each) = in_stores(calls, |in_stores| {
         let behind = queue_denials(calls, now);
         let (decision, each) = store::check_all_each(in_stores, now, longest(&behind))?;
-        let each = each.into_iter().zip(behind).map(|(by_itself, behind)| behind.unwrap_or(by_itself));
-        Ok((decision, each.collect()))
+        Ok((decision, each_call(calls, each, behind)))
     })?;
-    for call in calls {
-        call.limiter.observe(&decision);
-    }
+    limiters(calls).for_each(|limiter| limiter.observe(&decision));
     Ok((decision, each))
+}
+
+/// The decision of each call, from those of the calls with a limit: the denial of its key's queue,
+/// if it has one.
+pub(super) fn each_call(
+    calls: &[Call<'_>],
+    limited: Vec<Decision>,
+    behind: Vec<Option<Decision>>,
+) -> Vec<Decision> {
+    let mut limited = limited.into_iter();
+    let alone = calls.iter().map(|call| call.limited.and_then(|_| limited.next()).unwrap_or_else(unlimited));
+    alone.zip(behind).map(|(alone, behind)| behind.unwrap_or(alone)).collect()
+}
+
+/// The decision of calls without any limit.
+pub(super) fn unlimited() -> Decision {
+    peek_all::<AnyLimit>(&[], Time::EPOCH)
 }
 
 /// A call never overtakes waiters: returns, for each call, the denial of its key's queue, if it has
 /// waiters.
-fn queue_denials(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
-    if !calls.iter().any(|call| call.limiter.queues().may_have_waiters(call.key)) {
+pub(super) fn queue_denials(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
+    let mut limited = calls.iter().filter_map(|call| call.limited);
+    if !limited.any(|(limiter, key)| limiter.queues().may_have_waiters(key)) {
         return vec![None; calls.len()];
     }
     let behind = calls.iter().enumerate().map(|(index, call)| {
-        let denial = call.limiter.queue_denial(call.key, call.cost, now);
-        denial.map(|denial| denial.of_call(index))
+        let (limiter, key) = call.limited?;
+        Some(limiter.queue_denial(key, call.cost, now)?.of_call(index))
     });
     behind.collect()
 }
 
 /// The denial of the line that takes longest.
-fn longest(behind: &[Option<Decision>]) -> Option<Decision> {
+pub(super) fn longest(behind: &[Option<Decision>]) -> Option<Decision> {
     let denials = behind.iter().copied().flatten();
     denials.reduce(|longest, next| if next.retry_after() > longest.retry_after() { next } else { longest })
 }
@@ -128,16 +156,19 @@ fn in_stores<'a, R>(
         return Err(VerbError::TooManyCalls(calls.len()));
     }
     let in_stores: Vec<store::Call<'_>> =
-        calls.iter().enumerate().map(|(index, call)| call.in_store(index)).collect();
-    decide(&in_stores).map_err(|refused| {
-        let named = in_stores.iter().zip(calls).find(|(call, _)| call.is_same_key(&refused));
-        // Only a limit that is its limiter's only one can be refused: no list has one that does not
-        // go with others.
-        let limit = named.and_then(|(_, call)| call.limiter.limits().first().cloned());
-        let text = limit.as_ref().map(Limit::to_string).unwrap_or_default();
-        match limit {
-            Some(limit) if limit.algorithm() == "smooth" => VerbError::Smooth(text),
-            _ => VerbError::CountsDenied(text),
-        }
-    })
+        calls.iter().enumerate().filter_map(|(index, call)| call.in_store(index)).collect();
+    decide(&in_stores).map_err(|refused| cannot_combine(calls, refused.index))
+}
+
+/// The error of a call that cannot be decided together with others.
+pub(super) fn cannot_combine(calls: &[Call<'_>], index: usize) -> VerbError {
+    let limited = calls.get(index).and_then(|call| call.limited);
+    // Only a limit that is its limiter's only one can be refused: no list has one that does not
+    // go with others.
+    let limit = limited.and_then(|(limiter, _)| limiter.limits().first().cloned());
+    let text = limit.as_ref().map(Limit::to_string).unwrap_or_default();
+    match limit {
+        Some(limit) if limit.algorithm() == "smooth" => VerbError::Smooth(text),
+        _ => VerbError::CountsDenied(text),
+    }
 }

@@ -3,6 +3,7 @@
 use super::check_all::CALLS_MAX;
 use crate::limit::LimitError;
 use crate::store::NotReserved;
+use sluicegate_core::Span;
 use sluicegate_core::verbs::Unsupported;
 use std::error::Error;
 use std::fmt;
@@ -79,8 +80,33 @@ pub enum VerbError {
     Smooth(String),
     /// The keys of two calls of one `check_all` are in different hash slots of a Redis cluster.
     SlotsDiffer(String, String),
-    /// The limiters of two calls of one `check_all` are in different shared stores.
+    /// The limiters of two calls of one `check_all` are in different shared stores, or those of one
+    /// `reserve_all` in different stores.
     StoresDiffer,
+    /// The least that a reservation grants is 0, or more than its cost.
+    AtLeastOutOfBounds {
+        /// The least.
+        at_least: u64,
+        /// The cost.
+        cost: u64,
+    },
+    /// A reservation of at least some cost was given a maximum wait.
+    AtLeastWaits,
+    /// Several calls were reserved with `at_least`, which one call can have.
+    AtLeastOfSeveral,
+    /// The time to live is shorter than 1 ms or longer than 10 years.
+    TtlOutOfBounds(Span),
+    /// There must be one number for all calls of a receipt, or one for each.
+    WrongCount {
+        /// How many numbers there were.
+        numbers: usize,
+        /// How many calls the receipt has.
+        calls: usize,
+    },
+    /// The receipt was settled or cancelled, has expired or is void, so it cannot be extended.
+    NotOpen,
+    /// This is not possible yet.
+    NotYet(&'static str),
 }
 
 impl fmt::Display for BuildError {
@@ -165,6 +191,27 @@ impl fmt::Display for VerbError {
             VerbError::StoresDiffer => f.write_str(
                 "the limiters are in different stores, so they cannot be charged all or nothing; use one store",
             ),
+            VerbError::AtLeastOutOfBounds { at_least, cost } => write!(
+                f,
+                "at least {at_least} of a cost of {cost} cannot be reserved; use 1 to the cost, or leave it out"
+            ),
+            VerbError::AtLeastWaits => f.write_str(
+                "a reservation of at least some cost never waits; leave out the maximum wait, or at_least",
+            ),
+            VerbError::AtLeastOfSeveral => {
+                f.write_str("several calls are reserved with their whole costs; leave out at_least")
+            }
+            VerbError::TtlOutOfBounds(ttl) => {
+                write!(f, "a TTL of {}us is out of bounds; use 1 ms to 10 years", ttl.as_micros())
+            }
+            VerbError::WrongCount { numbers, calls } => write!(
+                f,
+                "{numbers} numbers for a receipt of {calls} calls; pass one for all of them, or one for each"
+            ),
+            VerbError::NotOpen => f.write_str(
+                "the receipt is not open: it was settled, cancelled or reset, or has expired; reserve again",
+            ),
+            VerbError::NotYet(what) => write!(f, "{what} is not possible yet; leave it out"),
         }
     }
 }

@@ -2,7 +2,9 @@
 //! cancel or settle one.
 
 use super::Limiter;
+use super::check_all::Call;
 use super::error::VerbError;
+use super::options::ReserveOptions;
 use super::store_by_algorithm::on_store;
 use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key};
@@ -10,7 +12,7 @@ use crate::seal::Seal;
 use crate::store::{SlotKind, Store};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::receipts::{Receipt as Name, ReserveCall};
-use sluicegate_core::{Decision, Span, Time};
+use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,8 +24,10 @@ use std::time::Duration;
 /// [`keep`](Reservation::keep) the receipt.
 #[must_use = "a denied reservation charges nothing; check `allowed()` first"]
 pub struct Reservation {
-    limiter: Limiter,
+    /// A limiter in the store of its keys; `None` if no call has a limit.
+    limiter: Option<Limiter>,
     decision: Decision,
+    granted: u64,
     receipt: Option<Receipt>,
 }
 
@@ -55,8 +59,13 @@ impl Limiter {
     /// If the limit does not support this (`count=all`, `smooth`), or too many receipts are open:
     /// 16,384 of one key, or the limiter's `max_receipts`. A denial is not an error: see
     /// [`Reservation::allowed`].
-    pub fn reserve(&self, key: impl Key, cost: u64, max_wait: Duration) -> Result<Reservation, VerbError> {
-        self.reserve_at(key, cost, max_wait, self.now())
+    pub fn reserve(
+        &self,
+        key: impl Key,
+        cost: u64,
+        options: impl Into<ReserveOptions>,
+    ) -> Result<Reservation, VerbError> {
+        self.reserve_at(key, cost, options, self.now())
     }
 
     /// Like [`Limiter::reserve`], at time `now`.
@@ -67,21 +76,30 @@ impl Limiter {
         &self,
         key: impl Key,
         cost: u64,
-        max_wait: impl Into<Span>,
+        options: impl Into<ReserveOptions>,
         now: Time,
     ) -> Result<Reservation, VerbError> {
-        let (key, cost) = (self.fingerprint(key), cost);
+        let options = options.into();
+        options.checked(cost)?;
+        if options.at_least.is_some() {
+            return Err(VerbError::NotYet("at_least"));
+        }
+        if options.ttl.is_some() {
+            return Err(VerbError::NotYet("a TTL"));
+        }
+        let key = self.fingerprint(key);
         let open = Open { key, name: self.next_receipt() };
         if let Some(decision) = self.denied_by_queue(key, cost, now) {
             self.supports(Verb::Reserve)?;
-            return Ok(Reservation { limiter: self.clone(), decision, receipt: None });
+            return Ok(Reservation { limiter: Some(self.clone()), decision, granted: 0, receipt: None });
         }
         let receipt = open.sealed(&self.inner.seal);
-        let ask = ReserveCall { cost, max_wait: max_wait.into(), receipt: open.name };
+        let ask = ReserveCall { cost, max_wait: options.max_wait, receipt: open.name };
         let decision = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
         let receipt = decision.allowed().then_some(receipt);
         // Before the observer runs, so that the receipt is not lost if the observer panics.
-        let reservation = Reservation { limiter: self.clone(), decision, receipt };
+        let granted = if decision.allowed() { cost } else { 0 };
+        let reservation = Reservation { limiter: Some(self.clone()), decision, granted, receipt };
         self.observe(&decision);
         Ok(reservation)
     }
@@ -120,6 +138,86 @@ impl Limiter {
         settled
     }
 
+    /// Settles a reservation of several calls for what they actually used: see [`Limiter::settle`].
+    /// There is one number for all calls, or one for each, in their order.
+    ///
+    /// # Errors
+    /// If there is another count of numbers (then the receipt stays open), or the receipt belongs
+    /// to a shared store.
+    pub fn settle_each(&self, receipt: &Receipt, used: &[u64]) -> Result<bool, VerbError> {
+        self.settle_each_at(receipt, used, self.now())
+    }
+
+    /// Like [`Limiter::settle_each`], at time `now`.
+    ///
+    /// # Errors
+    /// As [`Limiter::settle_each`].
+    pub fn settle_each_at(&self, receipt: &Receipt, used: &[u64], now: Time) -> Result<bool, VerbError> {
+        let [used] = used else {
+            return Err(VerbError::WrongCount { numbers: used.len(), calls: 1 });
+        };
+        if !receipt.is_of_memory() {
+            return Err(VerbError::BadReceipt);
+        }
+        Ok(self.settle_at(receipt, *used, now))
+    }
+
+    /// Charges more to a reservation whose receipt was kept, as a reservation without a maximum
+    /// wait would, and adds it to the receipt. The receipt's time to live starts again, with the
+    /// length `ttl` if one is given; so does the hour for which other receipts are kept. At cost 0
+    /// nothing else happens.
+    ///
+    /// # Errors
+    /// If the receipt is not open ([`VerbError::NotOpen`]) or belongs to a shared store, the TTL is
+    /// out of bounds, or too many receipts are open: an extension counts like a further one. Then
+    /// nothing changes. A denial is not an error, and restarts nothing.
+    pub fn extend(&self, receipt: &Receipt, cost: u64, ttl: Option<Duration>) -> Result<Decision, VerbError> {
+        self.extend_at(receipt, cost, ttl, self.now())
+    }
+
+    /// Like [`Limiter::extend`], at time `now`.
+    ///
+    /// # Errors
+    /// As [`Limiter::extend`].
+    pub fn extend_at(
+        &self,
+        receipt: &Receipt,
+        cost: u64,
+        ttl: Option<Duration>,
+        now: Time,
+    ) -> Result<Decision, VerbError> {
+        self.extend_each_at(receipt, &[cost], ttl, now)
+    }
+
+    /// Charges more to a reservation of several calls, all or nothing: see [`Limiter::extend`].
+    /// There is one number for all calls, or one for each, in their order.
+    ///
+    /// # Errors
+    /// As [`Limiter::extend`], and if there is another count of numbers.
+    pub fn extend_each(
+        &self,
+        receipt: &Receipt,
+        costs: &[u64],
+        ttl: Option<Duration>,
+    ) -> Result<Decision, VerbError> {
+        self.extend_each_at(receipt, costs, ttl, self.now())
+    }
+
+    /// Like [`Limiter::extend_each`], at time `now`.
+    ///
+    /// # Errors
+    /// As [`Limiter::extend_each`].
+    pub fn extend_each_at(
+        &self,
+        receipt: &Receipt,
+        costs: &[u64],
+        ttl: Option<Duration>,
+        now: Time,
+    ) -> Result<Decision, VerbError> {
+        let _ = (receipt, costs, ttl, now);
+        Err(VerbError::NotYet("extending a reservation"))
+    }
+
     /// Drops a receipt; its charge stays.
     pub(crate) fn forget(&self, receipt: &Receipt) {
         let Open { key, name } = receipt.opened(&self.inner.seal);
@@ -142,6 +240,54 @@ impl Limiter {
         let number = self.inner.next_receipt.fetch_add(1, Ordering::Relaxed);
         Name(self.inner.seeds.fingerprint(&("receipt", number)).high)
     }
+}
+
+/// Reserves several calls as one, under a single receipt: if all are allowed, all are charged; if
+/// one is denied, none is.
+///
+/// # Errors
+/// As [`check_all`](crate::check_all); if the options do not fit (several calls have no
+/// `at_least`), the limiters do not share one store, or too many receipts are open.
+pub fn reserve_all(calls: &[Call<'_>], options: impl Into<ReserveOptions>) -> Result<Reservation, VerbError> {
+    reserve_all_at(calls, options, Time::EPOCH)
+}
+
+/// Reserves several calls as one at a given time: see [`reserve_all`].
+///
+/// # Errors
+/// As [`reserve_all`].
+pub fn reserve_all_at(
+    calls: &[Call<'_>],
+    options: impl Into<ReserveOptions>,
+    now: Time,
+) -> Result<Reservation, VerbError> {
+    reserve_all_each_at(calls, options, now).map(|(reservation, _)| reservation)
+}
+
+/// Reserves several calls as one, with a decision for each call beside the one for all: see
+/// [`check_all_each`](crate::check_all_each).
+///
+/// # Errors
+/// As [`reserve_all`].
+pub fn reserve_all_each(
+    calls: &[Call<'_>],
+    options: impl Into<ReserveOptions>,
+) -> Result<(Reservation, Vec<Decision>), VerbError> {
+    reserve_all_each_at(calls, options, Time::EPOCH)
+}
+
+/// Reserves several calls as one at a given time, with a decision for each: see
+/// [`reserve_all_each`].
+///
+/// # Errors
+/// As [`reserve_all`].
+pub fn reserve_all_each_at(
+    calls: &[Call<'_>],
+    options: impl Into<ReserveOptions>,
+    now: Time,
+) -> Result<(Reservation, Vec<Decision>), VerbError> {
+    let _ = (calls, options.into(), now);
+    Err(VerbError::NotYet("reserving several calls"))
 }
 
 impl Receipt {
@@ -203,6 +349,12 @@ impl Reservation {
         self.decision
     }
 
+    /// The cost that was granted, 0 if denied. Without [`ReserveOptions::at_least`] it is the whole
+    /// cost or nothing. (Of several calls it is the sum of their costs.)
+    pub fn granted(&self) -> u64 {
+        self.granted
+    }
+
     /// Returns `true` if it was allowed, and so charged.
     pub fn allowed(&self) -> bool {
         self.decision.allowed()
@@ -216,25 +368,63 @@ impl Reservation {
     /// Returns the part of the cost that still counts to the key. Returns `false` if there is no
     /// such part.
     pub fn cancel(self) -> bool {
-        let now = self.limiter.now();
+        let now = self.now();
         self.cancel_at(now)
     }
 
     /// Like [`Reservation::cancel`], at time `now`.
     pub fn cancel_at(mut self, now: Time) -> bool {
-        self.receipt.take().is_some_and(|receipt| self.limiter.cancel_at(&receipt, now))
+        self.take().is_some_and(|(limiter, receipt)| limiter.cancel_at(&receipt, now))
     }
 
     /// Reports what was actually used: the rest is returned, an excess becomes debt. Returns
     /// `false` if the reservation was denied, or the key was reset or evicted since.
     pub fn settle(self, used: u64) -> bool {
-        let now = self.limiter.now();
+        let now = self.now();
         self.settle_at(used, now)
     }
 
     /// Like [`Reservation::settle`], at time `now`.
     pub fn settle_at(mut self, used: u64, now: Time) -> bool {
-        self.receipt.take().is_some_and(|receipt| self.limiter.settle_at(&receipt, used, now))
+        self.take().is_some_and(|(limiter, receipt)| limiter.settle_at(&receipt, used, now))
+    }
+
+    /// Reports what each of several calls actually used: see [`Reservation::settle`].
+    ///
+    /// # Errors
+    /// If there is neither one number for all calls nor one for each. The reservation stays open.
+    pub fn settle_each(&mut self, used: &[u64]) -> Result<bool, VerbError> {
+        let (Some(limiter), Some(receipt)) = (&self.limiter, &self.receipt) else { return Ok(false) };
+        let settled = limiter.settle_each(receipt, used)?;
+        self.receipt = None;
+        Ok(settled)
+    }
+
+    /// Charges more to the reservation: see [`Limiter::extend`].
+    ///
+    /// # Errors
+    /// As [`Limiter::extend`].
+    pub fn extend(&self, cost: u64, ttl: Option<Duration>) -> Result<Decision, VerbError> {
+        self.extend_each(&[cost], ttl)
+    }
+
+    /// Charges more to a reservation of several calls: see [`Limiter::extend_each`].
+    ///
+    /// # Errors
+    /// As [`Limiter::extend_each`].
+    pub fn extend_each(&self, costs: &[u64], ttl: Option<Duration>) -> Result<Decision, VerbError> {
+        match (&self.limiter, &self.receipt) {
+            (Some(limiter), Some(receipt)) => limiter.extend_each(receipt, costs, ttl),
+            _ => Err(VerbError::NotOpen),
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.limiter.as_ref().map_or(Time::EPOCH, Limiter::now)
+    }
+
+    fn take(&mut self) -> Option<(Limiter, Receipt)> {
+        self.limiter.take().zip(self.receipt.take())
     }
 
     /// Returns the receipt, for [`Limiter::cancel`] and [`Limiter::settle`]. Returns `None` if the
@@ -247,8 +437,8 @@ impl Reservation {
 impl Drop for Reservation {
     /// The receipt can no longer be used.
     fn drop(&mut self) {
-        if let Some(receipt) = self.receipt.take() {
-            self.limiter.forget(&receipt);
+        if let Some((limiter, receipt)) = self.take() {
+            limiter.forget(&receipt);
         }
     }
 }
