@@ -1,7 +1,7 @@
 //! What must hold for any bytes that a RESP client sends. The fuzzer calls this, and a test of
 //! `sluicegate-server` replays the corpus with it.
 
-use sluicegate_server::resp::codec::{Bounds, Parser, ProtocolError};
+use sluicegate_server::resp::codec::{CommandBounds, Parser, ProtocolError};
 
 /// Commands, why they ended, and how many bytes are left of one that is not complete.
 type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>, usize);
@@ -12,8 +12,8 @@ type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>, usize);
 pub(crate) fn resp(data: &[u8]) {
     let Some((seed, bytes)) = data.split_first() else { return };
     for bounds in [
-        Bounds { arguments: 4, bulk_len: 16, command_len: 64 },
-        Bounds { arguments: 1_000_000, bulk_len: 1 << 29, command_len: 1 << 29 },
+        CommandBounds { arguments: 4, bulk_len: 16, command_len: 64 },
+        CommandBounds { arguments: 1_000_000, bulk_len: 1 << 29, command_len: 1 << 29 },
     ] {
         let whole = read(bytes, &mut std::iter::repeat(usize::MAX), 128, &bounds);
         let mut state = u64::from(*seed);
@@ -24,13 +24,13 @@ pub(crate) fn resp(data: &[u8]) {
         let pieces = read(bytes, &mut sizes, 1 + usize::from(*seed) % 3, &bounds);
         assert_eq!(pieces, whole, "{} with {bounds:?}", bytes.escape_ascii());
         let again: Vec<u8> = whole.0.iter().flat_map(|command| array(command)).collect();
-        let generous = Bounds { command_len: usize::MAX, ..bounds };
+        let generous = CommandBounds { command_len: usize::MAX, ..bounds };
         assert_eq!(read(&again, &mut std::iter::repeat(usize::MAX), 128, &generous), (whole.0, None, 0));
     }
 }
 
 /// Reads bytes that come in pieces of these sizes, and at most this many commands at once.
-fn read(bytes: &[u8], sizes: &mut dyn Iterator<Item = usize>, most: usize, bounds: &Bounds) -> Read {
+fn read(bytes: &[u8], sizes: &mut dyn Iterator<Item = usize>, most: usize, bounds: &CommandBounds) -> Read {
     let (mut parser, mut buffer, mut commands) = (Parser::default(), Vec::new(), Vec::new());
     let (mut rest, mut arrived) = (bytes, 0);
     while !rest.is_empty() {

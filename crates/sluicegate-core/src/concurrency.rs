@@ -72,9 +72,9 @@ pub struct Leases<W> {
     /// The sum of all costs, including leases that have expired unobserved.
     sum: u64,
     /// Enough for most keys.
-    few: [Option<(LeaseHandle, Entry<W>)>; FEW],
+    few: [Option<(LeaseHandle, LeaseRecord<W>)>; FEW],
     /// Boxed, so that a key without more leases stays small.
-    more: Option<Box<AppendMostlyMap<LeaseHandle, Entry<W>>>>,
+    more: Option<Box<AppendMostlyMap<LeaseHandle, LeaseRecord<W>>>>,
     next_number: u64,
 }
 
@@ -88,7 +88,7 @@ pub struct LeaseHandle {
 
 /// What is kept of a lease. A cost is not 0, so that an empty place takes no more room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry<W> {
+struct LeaseRecord<W> {
     cost: NonZeroU64,
     holder: W,
 }
@@ -136,7 +136,7 @@ impl Concurrency {
     /// longer live.
     pub fn renew<W>(&self, leases: &mut Leases<W>, now: Time, handle: LeaseHandle) -> Option<LeaseHandle> {
         leases.expire_all(now);
-        let Entry { cost, holder } = leases.remove(handle)?;
+        let LeaseRecord { cost, holder } = leases.remove(handle)?;
         Some(leases.insert(self.until(now), cost, holder))
     }
 
@@ -287,7 +287,7 @@ impl<W> Leases<W> {
     #[inline]
     pub fn expire_next(&mut self, now: Time) -> Option<(W, u64)> {
         let handle = self.soonest().filter(|handle| !handle.is_live(now))?;
-        self.remove(handle).map(|Entry { cost, holder }| (holder, cost.get()))
+        self.remove(handle).map(|LeaseRecord { cost, holder }| (holder, cost.get()))
     }
 
     /// Returns when the next lease expires; `None` if none does.
@@ -326,16 +326,16 @@ impl<W> Leases<W> {
         self.next_number += 1;
         self.sum += cost.get();
         match self.few.iter_mut().find(|slot| slot.is_none()) {
-            Some(slot) => *slot = Some((handle, Entry { cost, holder })),
+            Some(slot) => *slot = Some((handle, LeaseRecord { cost, holder })),
             None => {
-                self.more.get_or_insert_default().insert(handle, Entry { cost, holder });
+                self.more.get_or_insert_default().insert(handle, LeaseRecord { cost, holder });
             }
         }
         handle
     }
 
     #[inline]
-    fn remove(&mut self, handle: LeaseHandle) -> Option<Entry<W>> {
+    fn remove(&mut self, handle: LeaseHandle) -> Option<LeaseRecord<W>> {
         let in_few = self.few.iter_mut().find_map(|slot| slot.take_if(|(few, _)| *few == handle));
         let entry = match in_few {
             Some((_, entry)) => entry,

@@ -63,7 +63,7 @@ pub struct Gcra {
     fill: Exact,
     /// The furthest that `full_at` may lie ahead: a whole bucket and a century of debt.
     debt_max: Exact,
-    share: Share,
+    share: ShareScale,
 }
 
 impl Ratio {
@@ -83,22 +83,25 @@ impl Ratio {
     }
 }
 
-/// Precomputed, so that no division is needed to find what share of a bucket is used. Time is
+/// Precomputed, so that finding the share of a bucket that is used takes no division. Time is
 /// measured in units so coarse that the fill time is less than 2^16 of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Share {
+struct ShareScale {
     /// A unit is 2^shift microseconds.
     shift: u32,
     /// The share of the bucket that refills in one unit, where 2^32 is the whole bucket.
     unit: u32,
 }
 
-impl Share {
-    fn of(fill: Exact) -> Share {
+impl ShareScale {
+    fn of(fill: Exact) -> ShareScale {
         let shift = (u64::BITS - fill.whole.leading_zeros()).saturating_sub(16);
         // Always fits: the divisor is at least 2 (a fill time of one unit counts as two), so the
         // quotient is at most 2^31.
-        Share { shift, unit: u32::try_from((1 << 32) / (fill.whole >> shift).max(2)).unwrap_or(u32::MAX) }
+        ShareScale {
+            shift,
+            unit: u32::try_from((1 << 32) / (fill.whole >> shift).max(2)).unwrap_or(u32::MAX),
+        }
     }
 }
 
@@ -112,10 +115,10 @@ impl Gcra {
             interval: ratio.times(1),
             fill: Exact::ZERO,
             debt_max: Exact::ZERO,
-            share: Share { shift: 0, unit: 0 },
+            share: ShareScale { shift: 0, unit: 0 },
         };
         gcra.fill = gcra.time_for(burst);
-        gcra.share = Share::of(gcra.fill);
+        gcra.share = ShareScale::of(gcra.fill);
         gcra.debt_max = gcra.add(gcra.fill, Exact::from_whole(CENTURY.as_micros()));
         if gcra.fill > Exact::from_whole(CENTURY.as_micros()) {
             // Reported in whole days, rounded up: the microseconds might not fit in 64 bits.
@@ -446,7 +449,7 @@ impl<B: Bucket> Algorithm for B {
         if self.is_idle(state, now) {
             return None;
         }
-        let (ahead, Share { shift, unit }) =
+        let (ahead, ShareScale { shift, unit }) =
             (Gcra::ahead(self.for_waits(state, now), now), self.gcra().share);
         // Exact to 1 in 2^15, or to a microsecond; `recovers_in` breaks ties.
         let share = (ahead.whole >> shift).saturating_mul(u64::from(unit));

@@ -128,7 +128,7 @@ pub fn charge_time<A: Algorithm>(
 /// The waiters of one key. `W` is how the store identifies a waiter.
 pub struct Queue<A: Algorithm, W> {
     /// By priority. A waiter that leaves the middle stays as a tombstone until there are too many.
-    waiting: [VecDeque<Entry<W>>; PRIORITIES],
+    waiting: [VecDeque<QueuedWaiter<W>>; PRIORITIES],
     /// Per priority: the projection after its last waiter, if it has been computed.
     projections: [Option<Projection<A>>; PRIORITIES],
     len: usize,
@@ -138,7 +138,7 @@ pub struct Queue<A: Algorithm, W> {
     next_number: u64,
 }
 
-struct Entry<W> {
+struct QueuedWaiter<W> {
     number: u64,
     /// `None` is a tombstone.
     waiter: Option<W>,
@@ -253,7 +253,7 @@ impl<A: Algorithm, W> Queue<A, W> {
             projection.admit(key.limits(), now, call.cost);
         }
         if let Some(entries) = self.waiting.get_mut(rank) {
-            entries.push_back(Entry { number, waiter: Some(waiter), call });
+            entries.push_back(QueuedWaiter { number, waiter: Some(waiter), call });
         }
         self.len += 1;
         self.with_deadline += usize::from(call.until.is_some());
@@ -389,7 +389,7 @@ impl<A: Algorithm, W> Queue<A, W> {
 }
 
 /// Keeps the first entry a waiter, and tombstones to not many more than there are waiters in all.
-fn drop_tombstones<W>(entries: &mut VecDeque<Entry<W>>, waiters: usize) {
+fn drop_tombstones<W>(entries: &mut VecDeque<QueuedWaiter<W>>, waiters: usize) {
     /// Fewer tombstones than this are not worth moving entries for.
     const FEW: usize = 32;
     while entries.front().is_some_and(|entry| entry.waiter.is_none()) {

@@ -60,14 +60,14 @@ pub struct SlidingLog {
 pub struct Log {
     /// The time of the latest recorded call. Kept even if that call is rolled back.
     latest: u64,
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LogEntry>,
     /// The running total before the oldest entry.
     before: u64,
 }
 
 /// The calls in one microsecond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
+struct LogEntry {
     at: u64,
     /// The cost of this and all earlier entries, so that the sum of any range takes one
     /// subtraction.
@@ -78,7 +78,7 @@ impl Log {
     /// The log of an unseen key.
     pub const EMPTY: Log = Log { latest: 0, entries: VecDeque::new(), before: 0 };
 
-    fn at(&self, index: usize) -> Option<Entry> {
+    fn at(&self, index: usize) -> Option<LogEntry> {
         self.entries.get(index).copied()
     }
 
@@ -116,7 +116,7 @@ impl Log {
     pub fn from_entries(latest: Time, entries: impl IntoIterator<Item = (Time, u64)>) -> Log {
         let mut log = Log { latest: latest.as_micros(), ..Log::EMPTY };
         for (at, total) in entries {
-            let entry = Entry { at: at.as_micros(), total };
+            let entry = LogEntry { at: at.as_micros(), total };
             match log.entries.back_mut() {
                 // An entry out of order is ignored.
                 Some(last) if entry.at < last.at || entry.total < last.total => {}
@@ -183,7 +183,7 @@ impl SlidingLog {
     fn oldest_live(&self, log: &Log, now: Time) -> usize {
         let at = now.as_micros().max(log.latest);
         let period = self.rate.period().as_micros();
-        let is_live = |entry: &Entry| entry.at + period > at;
+        let is_live = |entry: &LogEntry| entry.at + period > at;
         // The common cases: all entries have aged out, or only a few of the oldest have.
         if !log.entries.back().is_some_and(is_live) {
             return log.entries.len();
@@ -209,7 +209,7 @@ impl SlidingLog {
     }
 
     /// Returns the time until an entry ages out.
-    fn ages_out_in(&self, entry: Entry, now: Time) -> Span {
+    fn ages_out_in(&self, entry: LogEntry, now: Time) -> Span {
         Span::from_micros((entry.at + self.rate.period().as_micros()).saturating_sub(now.as_micros()))
     }
 
@@ -282,7 +282,7 @@ impl Algorithm for SlidingLog {
                 if state.entries.len() == state.capacity() {
                     state.grow(self.block(state));
                 }
-                state.entries.push_back(Entry { at: state.latest, total });
+                state.entries.push_back(LogEntry { at: state.latest, total });
             }
         }
         Span::from_micros(state.latest + self.rate.period().as_micros() - now.as_micros())

@@ -43,11 +43,11 @@ const FILL_TIME: FillTime =
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TokenBucket {
     gcra: Gcra,
-    initial: Option<Initial>,
+    initial: Option<InitialLevel>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Initial {
+struct InitialLevel {
     tokens: u64,
     start: Time,
 }
@@ -73,7 +73,7 @@ impl TokenBucket {
             let advice = "a bucket cannot start with more than its burst, so use the burst or less";
             return Err(OutOfBounds::above("initial", tokens, burst, advice));
         }
-        Ok(TokenBucket { initial: (tokens < burst).then_some(Initial { tokens, start }), ..self })
+        Ok(TokenBucket { initial: (tokens < burst).then_some(InitialLevel { tokens, start }), ..self })
     }
 }
 
@@ -98,7 +98,7 @@ impl Bucket for TokenBucket {
 impl TokenBucket {
     #[inline]
     fn filling_since(&self, since: impl Fn(Time) -> Time) -> Cell {
-        self.initial.map_or(Cell::UNSEEN, |Initial { tokens, start }| self.filling(tokens, since(start)))
+        self.initial.map_or(Cell::UNSEEN, |InitialLevel { tokens, start }| self.filling(tokens, since(start)))
     }
 
     /// Out of line to keep the fast path small: most keys have called before.

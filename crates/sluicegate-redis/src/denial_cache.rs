@@ -39,15 +39,15 @@ pub(crate) struct DenialCache {
 
 /// Two generations: a full young one becomes the old one, and the previous old one is dropped.
 struct Entries {
-    young: HashMap<Vec<u8>, Denial>,
-    old: HashMap<Vec<u8>, Denial>,
+    young: HashMap<Vec<u8>, CachedDenial>,
+    old: HashMap<Vec<u8>, CachedDenial>,
     invalidated: Vec<Option<Instant>>,
     hasher: RandomState,
 }
 
 /// A cached denial.
 #[derive(Clone)]
-pub(crate) struct Denial {
+pub(crate) struct CachedDenial {
     /// The limits that denied: other limits on the same key may decide differently.
     pub(crate) owner: Arc<str>,
     pub(crate) cost: u64,
@@ -58,7 +58,7 @@ pub(crate) struct Denial {
     pub(crate) received: Instant,
 }
 
-impl Denial {
+impl CachedDenial {
     /// When the denial expires, or `None` if the decision is none.
     fn expires_at(&self) -> Option<Instant> {
         let lifetime = match self.decision.retry_after()? {
@@ -111,7 +111,7 @@ impl DenialCache {
     }
 
     /// Caches a denial, unless it has expired or its key was invalidated since the call was sent.
-    pub(crate) fn insert(&self, name: Vec<u8>, denial: Denial) {
+    pub(crate) fn insert(&self, name: Vec<u8>, denial: CachedDenial) {
         let Some(expires_at) =
             denial.expires_at().filter(|expires_at| denial.received < *expires_at && name.len() <= NAME_MAX)
         else {
@@ -152,7 +152,7 @@ impl DenialCache {
 }
 
 impl Entries {
-    fn get(&self, name: &[u8]) -> Option<&Denial> {
+    fn get(&self, name: &[u8]) -> Option<&CachedDenial> {
         self.young.get(name).or_else(|| self.old.get(name))
     }
 
@@ -175,9 +175,9 @@ mod tests {
         limiter.check_at("user:42", cost, Time::EPOCH)
     }
 
-    fn denial(limit: &str, used: u64, cost: u64, began: Instant) -> Denial {
+    fn denial(limit: &str, used: u64, cost: u64, began: Instant) -> CachedDenial {
         let decision = decision(limit, used, cost);
-        Denial { owner: "us".into(), cost, decision, began, received: began + 2 * MS }
+        CachedDenial { owner: "us".into(), cost, decision, began, received: began + 2 * MS }
     }
 
     fn get(denials: &DenialCache, name: &str, cost: u64, at: Instant) -> Option<Decision> {
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(get(&denials, "user:42", 1, began + MS), None);
         denials.insert("user:42".into(), denied.clone());
         assert_eq!(get(&denials, "user:42", 1, began + 2 * MS), None);
-        let newer = Denial { began: began + 2 * MS, received: began + 3 * MS, ..denied };
+        let newer = CachedDenial { began: began + 2 * MS, received: began + 3 * MS, ..denied };
         denials.insert("user:42".into(), newer);
         assert!(get(&denials, "user:42", 1, began + 3 * MS).is_some());
     }
@@ -251,7 +251,7 @@ mod tests {
     fn allowed_calls_and_expired_denials_are_not_cached() {
         let (denials, began) = (DenialCache::new(), Instant::now());
         denials.insert("user:42".into(), denial("token-bucket 10/s", 7, 1, began));
-        let late = Denial { received: began + 100 * MS, ..denial("token-bucket 10/s", 10, 1, began) };
+        let late = CachedDenial { received: began + 100 * MS, ..denial("token-bucket 10/s", 10, 1, began) };
         denials.insert("user:42".into(), late);
         assert_eq!(denials.expiry.load(Relaxed), 0);
     }

@@ -14,9 +14,9 @@ mod state;
 
 use crate::script::{Script, ScriptCall};
 use crate::scripts;
-use calendar::Bounds;
+use calendar::WindowBounds;
 pub(crate) use packed::EXACT;
-use packed::{Length, Packed};
+use packed::{ExactMicros, Packed};
 use sluicegate::limit::{CalendarUnit, Initial, Spec, WindowSpec};
 use sluicegate::{Limit, Span, Time};
 use sluicegate_core::bounds::{CENTURY, Ratio};
@@ -44,7 +44,7 @@ pub(crate) type RawState = Option<Vec<u8>>;
 /// A limit as the scripts know it.
 pub(crate) struct EncodedLimit {
     pub(crate) limit: AnyLimit,
-    kind: Kind,
+    kind: EncodedKind,
     /// The version and the parameters that a state is stored for.
     tag: String,
     /// Identifies the kind of its states, in key names.
@@ -54,7 +54,7 @@ pub(crate) struct EncodedLimit {
 }
 
 /// Where a limit is in a script call, for the conversion of a bucket's state. Both count from 1.
-pub(crate) struct Place {
+pub(crate) struct LimitPosition {
     /// The index of the key's receipts.
     pub(crate) receipts: usize,
     /// The index of the limit in its list.
@@ -62,7 +62,7 @@ pub(crate) struct Place {
     pub(crate) preserve_recovery_time: bool,
 }
 
-enum Kind {
+enum EncodedKind {
     Bucket {
         ratio: Ratio,
         burst: u64,
@@ -71,7 +71,7 @@ enum Kind {
     },
     FixedWindow {
         count: u64,
-        windows: Windows,
+        windows: EncodedWindows,
     },
     SlidingWindow {
         rate: Rate,
@@ -86,17 +86,17 @@ enum Kind {
     },
 }
 
-enum Windows {
+enum EncodedWindows {
     Aligned { start: Time, period: u64 },
     First { period: u64 },
-    Calendar { unit: CalendarUnit, known: Mutex<Bounds> },
+    Calendar { unit: CalendarUnit, known: Mutex<WindowBounds> },
 }
 
 /// Returns the time for a number of units, exact below [`EXACT`] and at least that beyond.
-fn time_for(Ratio { micros, parts }: Ratio, units: u64) -> Length {
+fn time_for(Ratio { micros, parts }: Ratio, units: u64) -> ExactMicros {
     let (all, parts) = (u128::from(units) * u128::from(micros), u128::from(parts));
     let whole = u64::try_from(all / parts).unwrap_or(u64::MAX).min(EXACT);
-    Length { whole, part: u64::try_from(all % parts).unwrap_or(0) }
+    ExactMicros { whole, part: u64::try_from(all % parts).unwrap_or(0) }
 }
 
 impl EncodedLimit {
@@ -108,7 +108,7 @@ impl EncodedLimit {
             // The limit was validated, so its rate is exact.
             let ratio = rate.ratio().ok()?;
             let tag = format!("{VERSION}{}/{} ", ratio.parts, ratio.micros);
-            Some((tag, Kind::Bucket { ratio, burst, is_paced, initial }))
+            Some((tag, EncodedKind::Bucket { ratio, burst, is_paced, initial }))
         };
         let made = limit.made_at(start.unwrap_or_else(|| SystemTime::now().into()))?;
         let (letter, (tag, kind)) = match limit.spec() {
@@ -128,10 +128,10 @@ impl EncodedLimit {
             Spec::FixedWindow { count, windows } => ('f', fixed_window(*count, windows, limit)?),
             Spec::SlidingWindow { rate } => {
                 let tag = format!("{VERSION}{} ", rate.period().as_micros());
-                ('s', (tag, Kind::SlidingWindow { rate: *rate }))
+                ('s', (tag, EncodedKind::SlidingWindow { rate: *rate }))
             }
             Spec::SlidingLog { rate, count_all } => {
-                ('g', (String::new(), Kind::SlidingLog { rate: *rate, count_all: *count_all }))
+                ('g', (String::new(), EncodedKind::SlidingLog { rate: *rate, count_all: *count_all }))
             }
             Spec::Smooth { .. } => ('o', smooth(limit, &made)?),
             // Leases have scripts of their own. An algorithm without scripts cannot be shared; the
@@ -145,43 +145,43 @@ impl EncodedLimit {
     /// The script for a check under this limit alone.
     pub(crate) fn check(&self) -> &'static LazyLock<Script> {
         match self.kind {
-            Kind::Bucket { .. } => &scripts::CHECK_BUCKET,
-            Kind::FixedWindow { .. } => &scripts::CHECK_FIXED_WINDOW,
-            Kind::SlidingWindow { .. } => &scripts::CHECK_SLIDING_WINDOW,
-            Kind::SlidingLog { rate, count_all: false } if rate.count() <= SHORT_LOG => {
+            EncodedKind::Bucket { .. } => &scripts::CHECK_BUCKET,
+            EncodedKind::FixedWindow { .. } => &scripts::CHECK_FIXED_WINDOW,
+            EncodedKind::SlidingWindow { .. } => &scripts::CHECK_SLIDING_WINDOW,
+            EncodedKind::SlidingLog { rate, count_all: false } if rate.count() <= SHORT_LOG => {
                 &scripts::CHECK_SHORT_SLIDING_LOG
             }
-            Kind::SlidingLog { count_all: false, .. } => &scripts::CHECK_SLIDING_LOG,
-            Kind::SlidingLog { count_all: true, .. } => &scripts::CHECK_SLIDING_LOG_ALL,
-            Kind::Smooth { .. } => &scripts::CHECK_SMOOTH,
+            EncodedKind::SlidingLog { count_all: false, .. } => &scripts::CHECK_SLIDING_LOG,
+            EncodedKind::SlidingLog { count_all: true, .. } => &scripts::CHECK_SLIDING_LOG_ALL,
+            EncodedKind::Smooth { .. } => &scripts::CHECK_SMOOTH,
         }
     }
 
     /// Returns `true` if denied calls count too.
     pub(crate) fn counts_denied(&self) -> bool {
-        matches!(self.kind, Kind::SlidingLog { count_all: true, .. })
+        matches!(self.kind, EncodedKind::SlidingLog { count_all: true, .. })
     }
 
     /// Returns `true` if its check script takes the longest wait, so that waiting callers need no
     /// other script.
     pub(crate) fn check_takes_max_wait(&self) -> bool {
-        matches!(self.kind, Kind::Smooth { .. })
+        matches!(self.kind, EncodedKind::Smooth { .. })
     }
 
     /// Identifies what a receipt's charges were written for. Those of a bucket survive a change of
     /// its rate.
     pub(crate) fn receipts_tag(&self) -> &str {
-        if matches!(self.kind, Kind::Bucket { .. }) { VERSION } else { &self.tag }
+        if matches!(self.kind, EncodedKind::Bucket { .. }) { VERSION } else { &self.tag }
     }
 
     /// Adds the arguments of a check under this limit alone. Numbers are packed, which is faster to
     /// read in a script.
     pub(crate) fn add_check(&self, call: &mut ScriptCall, cost: u64, max_wait: Span, now: Option<Time>) {
         match &self.kind {
-            Kind::Smooth { parameters } => {
+            EncodedKind::Smooth { parameters } => {
                 call.arg(&self.tag).arg(cost).arg(&**parameters).arg(max_wait.as_micros());
             }
-            Kind::Bucket { ratio, burst, initial, .. } => {
+            EncodedKind::Bucket { ratio, burst, initial, .. } => {
                 let (fill, due) = (time_for(*ratio, *burst), time_for(*ratio, cost));
                 call.arg(&self.tag);
                 call.arg(&*Packed::new().u32(ratio.parts).length(&fill).length(&due).0);
@@ -190,28 +190,28 @@ impl EncodedLimit {
                     call.arg(&*Packed::new().f64(start.as_micros()).length(&missing).0);
                 }
             }
-            Kind::FixedWindow { count, windows } => {
+            EncodedKind::FixedWindow { count, windows } => {
                 call.arg(&self.tag);
                 let packed = Packed::new().f64(*count).f64(cost);
                 match windows {
-                    Windows::Aligned { start, period } => {
+                    EncodedWindows::Aligned { start, period } => {
                         call.arg(&*packed.f64(*period).f64(start.as_micros()).0);
                     }
-                    Windows::First { period } => {
+                    EncodedWindows::First { period } => {
                         call.arg(&*packed.f64(*period).none().0);
                     }
-                    Windows::Calendar { .. } => {
-                        let Bounds([began, ends, next_ends]) = self.bounds(now);
+                    EncodedWindows::Calendar { .. } => {
+                        let WindowBounds([began, ends, next_ends]) = self.bounds(now);
                         call.arg(&*packed.f64(0).none().0);
                         call.arg(&*Packed::new().f64(began).f64(ends).f64(next_ends).0);
                     }
                 }
             }
-            Kind::SlidingLog { rate, count_all: false } => {
+            EncodedKind::SlidingLog { rate, count_all: false } => {
                 let packed = Packed::new().f64(rate.count()).f64(cost).f64(rate.period().as_micros());
                 call.arg(&*packed.0);
             }
-            Kind::SlidingWindow { .. } | Kind::SlidingLog { count_all: true, .. } => {
+            EncodedKind::SlidingWindow { .. } | EncodedKind::SlidingLog { count_all: true, .. } => {
                 self.add_arguments(call, cost, now);
             }
         }
@@ -220,7 +220,7 @@ impl EncodedLimit {
     /// Adds the arguments of the algorithm's functions, and returns their number.
     fn add_arguments(&self, call: &mut ScriptCall, cost: u64, now: Option<Time>) -> usize {
         match &self.kind {
-            Kind::Bucket { ratio, burst, initial, .. } => {
+            EncodedKind::Bucket { ratio, burst, initial, .. } => {
                 let (fill, due) = (time_for(*ratio, *burst), time_for(*ratio, cost));
                 call.arg(&self.tag)
                     .arg(ratio.parts)
@@ -233,34 +233,34 @@ impl EncodedLimit {
                 call.arg(start.as_micros()).arg(missing.whole).arg(missing.part);
                 9
             }
-            Kind::FixedWindow { count, windows } => {
+            EncodedKind::FixedWindow { count, windows } => {
                 call.arg(&self.tag).arg(*count).arg(cost);
                 match windows {
-                    Windows::Aligned { start, period } => {
+                    EncodedWindows::Aligned { start, period } => {
                         call.arg(*period).arg(start.as_micros());
                         5
                     }
-                    Windows::First { period } => {
+                    EncodedWindows::First { period } => {
                         call.arg(*period).arg("first");
                         5
                     }
-                    Windows::Calendar { .. } => {
-                        let Bounds([began, ends, next_ends]) = self.bounds(now);
+                    EncodedWindows::Calendar { .. } => {
+                        let WindowBounds([began, ends, next_ends]) = self.bounds(now);
                         call.arg("").arg(began).arg(ends).arg(next_ends);
                         7
                     }
                 }
             }
-            Kind::SlidingWindow { rate } => {
+            EncodedKind::SlidingWindow { rate } => {
                 call.arg(&self.tag).arg(rate.count()).arg(cost).arg(rate.period().as_micros());
                 4
             }
-            Kind::SlidingLog { rate, count_all } => {
+            EncodedKind::SlidingLog { rate, count_all } => {
                 call.arg(rate.count()).arg(cost).arg(rate.period().as_micros());
                 call.arg(if *count_all { "all" } else { "" });
                 4
             }
-            Kind::Smooth { parameters } => {
+            EncodedKind::Smooth { parameters } => {
                 call.arg(&self.tag).arg(cost).arg(&**parameters).arg(0);
                 4
             }
@@ -268,17 +268,23 @@ impl EncodedLimit {
     }
 
     /// Adds the block of arguments for a script that takes lists of limits.
-    pub(crate) fn add_block(&self, call: &mut ScriptCall, cost: u64, now: Option<Time>, place: &Place) {
+    pub(crate) fn add_block(
+        &self,
+        call: &mut ScriptCall,
+        cost: u64,
+        now: Option<Time>,
+        place: &LimitPosition,
+    ) {
         let letter = match self.kind {
-            Kind::Bucket { .. } => "b",
-            Kind::FixedWindow { .. } => "f",
-            Kind::SlidingWindow { .. } => "s",
-            Kind::SlidingLog { .. } => "l",
-            Kind::Smooth { .. } => "o",
+            EncodedKind::Bucket { .. } => "b",
+            EncodedKind::FixedWindow { .. } => "f",
+            EncodedKind::SlidingWindow { .. } => "s",
+            EncodedKind::SlidingLog { .. } => "l",
+            EncodedKind::Smooth { .. } => "o",
         };
         call.arg(letter);
         let mut added = 1 + self.add_arguments(call, cost, now);
-        if let Kind::Bucket { ratio, burst, is_paced, .. } = &self.kind {
+        if let EncodedKind::Bucket { ratio, burst, is_paced, .. } = &self.kind {
             for _ in added..10 {
                 call.arg("");
             }
@@ -295,29 +301,29 @@ impl EncodedLimit {
     }
 }
 
-fn fixed_window(count: u64, windows: &WindowSpec, limit: &Limit) -> Option<(String, Kind)> {
+fn fixed_window(count: u64, windows: &WindowSpec, limit: &Limit) -> Option<(String, EncodedKind)> {
     let (name, windows) = match windows {
         WindowSpec::Aligned { start, period } => {
             let (start, period) = (*start, period.as_micros());
-            (format!("{period}@{}", start.as_micros()), Windows::Aligned { start, period })
+            (format!("{period}@{}", start.as_micros()), EncodedWindows::Aligned { start, period })
         }
         WindowSpec::First { period } => {
             let period = period.as_micros();
-            (format!("{period}@first"), Windows::First { period })
+            (format!("{period}@first"), EncodedWindows::First { period })
         }
         WindowSpec::Calendar { unit, .. } => {
             // The canonical text has the unit and the zone: `fixed-window 1/day tz=Asia/Shanghai`.
             let text = limit.to_string();
             let name = text.split_once('/').map_or(text.clone(), |(_, windows)| windows.replace(' ', ","));
-            (name, Windows::Calendar { unit: *unit, known: Mutex::default() })
+            (name, EncodedWindows::Calendar { unit: *unit, known: Mutex::default() })
         }
         _ => return None,
     };
-    Some((format!("{VERSION}{name} "), Kind::FixedWindow { count, windows }))
+    Some((format!("{VERSION}{name} "), EncodedKind::FixedWindow { count, windows }))
 }
 
 /// Encodes `smooth`, whose states are stored for the limit's text.
-fn smooth(limit: &Limit, made: &AnyLimit) -> Option<(String, Kind)> {
+fn smooth(limit: &Limit, made: &AnyLimit) -> Option<(String, EncodedKind)> {
     let AnyLimit::Cell(CellLimit::Smooth(smooth)) = made else { return None };
     let text = limit.to_string();
     let parameters = text.strip_prefix("smooth ")?;
@@ -325,21 +331,25 @@ fn smooth(limit: &Limit, made: &AnyLimit) -> Option<(String, Kind)> {
     let (threshold, slope) = warm_up.unwrap_or((-1.0, 0.0));
     let packed = Packed::new().double(stable).double(max).double(cool_down).double(initial);
     let packed = packed.f64(start.as_micros()).double(threshold).double(slope);
-    Some((format!("{VERSION}{parameters} "), Kind::Smooth { parameters: packed.0 }))
+    Some((format!("{VERSION}{parameters} "), EncodedKind::Smooth { parameters: packed.0 }))
 }
 
-impl Kind {
+impl EncodedKind {
     /// How far in the future the times lie that a script computes.
     fn reach(&self) -> u64 {
         match self {
-            Kind::Bucket { ratio, burst, .. } => time_for(*ratio, *burst).whole + CENTURY.as_micros() + 2,
-            Kind::FixedWindow { windows, .. } => match windows {
-                Windows::Aligned { period, .. } | Windows::First { period } => *period,
-                Windows::Calendar { .. } => 3 * YEAR,
+            EncodedKind::Bucket { ratio, burst, .. } => {
+                time_for(*ratio, *burst).whole + CENTURY.as_micros() + 2
+            }
+            EncodedKind::FixedWindow { windows, .. } => match windows {
+                EncodedWindows::Aligned { period, .. } | EncodedWindows::First { period } => *period,
+                EncodedWindows::Calendar { .. } => 3 * YEAR,
             },
-            Kind::SlidingWindow { rate } | Kind::SlidingLog { rate, .. } => 2 * rate.period().as_micros(),
+            EncodedKind::SlidingWindow { rate } | EncodedKind::SlidingLog { rate, .. } => {
+                2 * rate.period().as_micros()
+            }
             // A century until the next call, and at most another until all permits are stored.
-            Kind::Smooth { .. } => 2 * CENTURY.as_micros() + 2,
+            EncodedKind::Smooth { .. } => 2 * CENTURY.as_micros() + 2,
         }
     }
 }

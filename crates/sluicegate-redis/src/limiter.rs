@@ -34,9 +34,9 @@ use crate::names::Names;
 use crate::receipt::StoredReceipt;
 use crate::round_trip::RoundTrip;
 use crate::store::RedisStore;
-use queue::Queues;
+use queue::LocalQueues;
 use reply::ScriptReply;
-use script_calls::{Operation, Verb, execute_each};
+use script_calls::{Operation, ScriptVerb, execute_each};
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::{
@@ -93,7 +93,7 @@ pub(crate) struct Inner {
     /// The owner of the limiter's entries in the denial cache, if it uses the cache.
     denial_owner: Option<Arc<str>>,
     /// The waiters of this process, under limits that cannot reserve a time.
-    queues: Queues,
+    queues: LocalQueues,
 }
 
 impl RedisLimiter {
@@ -359,7 +359,7 @@ impl Inner {
         cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
-        let states = self.execute_states(self.call(key, cost, at), Verb::Read).await;
+        let states = self.execute_states(self.call(key, cost, at), ScriptVerb::Read).await;
         let peeked = states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, cost));
         self.answered(peeked, |limiter| Some(limiter.peek(key, cost)))
     }
@@ -373,7 +373,7 @@ impl Inner {
         self.require(algorithm::Verb::Take)?;
         let decided = async {
             let (success, now, mut states) =
-                self.execute_states(self.call(key, up_to, at), Verb::Take).await?;
+                self.execute_states(self.call(key, up_to, at), ScriptVerb::Take).await?;
             let taken = take_list(&self.compiled, &mut states, now, up_to);
             let (decision, taken) = taken.unwrap_or_else(|_| unreachable_verb());
             require_agreement(success, taken > 0)?;
@@ -399,7 +399,7 @@ impl Inner {
     ) -> Result<Answer, BackendError> {
         self.require(algorithm::Verb::Refund)?;
         let _invalidate = self.invalidate_denials(key);
-        let states = self.execute_states(self.call(key, cost, at), Verb::Refund).await;
+        let states = self.execute_states(self.call(key, cost, at), ScriptVerb::Refund).await;
         let refunded = states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, 0));
         Ok(self.answered(refunded, |limiter| limiter.refund(key, cost).ok())?)
     }
@@ -419,7 +419,7 @@ impl Inner {
         self.require(algorithm::Verb::Reserve)?;
         let _invalidate = self.invalidate_denials(key);
         let receipt = StoredReceipt::new(&self.scope, key);
-        let verb = Verb::Reserve { receipt: &receipt, max_wait };
+        let verb = ScriptVerb::Reserve { receipt: &receipt, max_wait };
         let reserved = async {
             let mut round_trip = self.admit(verb).await?;
             self.decide_reserve(&mut round_trip, self.call(key, cost, at), verb, max_wait).await
@@ -472,7 +472,7 @@ impl Inner {
         at: Option<Time>,
     ) -> Result<bool, StoreFailure> {
         let _invalidate = self.invalidate_denials(&receipt.key);
-        match self.execute(self.call(&receipt.key, 0, at), Verb::Close { receipt, close }).await? {
+        match self.execute(self.call(&receipt.key, 0, at), ScriptVerb::Close { receipt, close }).await? {
             ScriptReply::Decided { success, .. } => Ok(success),
             _ => Err(bad_state()),
         }
@@ -483,7 +483,8 @@ impl Inner {
         key: &[u8],
         at: Option<Time>,
     ) -> Result<Time, StoreFailure> {
-        let (_, now, states) = self.counted(self.execute_states(self.call(key, 0, at), Verb::Read).await)?;
+        let (_, now, states) =
+            self.counted(self.execute_states(self.call(key, 0, at), ScriptVerb::Read).await)?;
         Ok(next_window_list(&self.compiled, &states, now))
     }
 
@@ -492,7 +493,8 @@ impl Inner {
         key: &[u8],
         at: Option<Time>,
     ) -> Result<Vec<(Limit, Usage)>, StoreFailure> {
-        let (_, now, states) = self.counted(self.execute_states(self.call(key, 0, at), Verb::Read).await)?;
+        let (_, now, states) =
+            self.counted(self.execute_states(self.call(key, 0, at), ScriptVerb::Read).await)?;
         Ok(self.limits.iter().cloned().zip(usage_list(&self.compiled, &states, now)).collect())
     }
 
@@ -520,13 +522,13 @@ impl Inner {
     }
 
     /// Executes one call.
-    async fn execute(&self, call: RedisCall<'_>, verb: Verb<'_>) -> Result<ScriptReply, StoreFailure> {
+    async fn execute(&self, call: RedisCall<'_>, verb: ScriptVerb<'_>) -> Result<ScriptReply, StoreFailure> {
         let mut round_trip = self.admit(verb).await?;
         self.execute_in(&mut round_trip, call, verb).await
     }
 
     /// Waits until a call may be sent.
-    async fn admit(&self, verb: Verb<'_>) -> Result<RoundTrip<'_>, StoreFailure> {
+    async fn admit(&self, verb: ScriptVerb<'_>) -> Result<RoundTrip<'_>, StoreFailure> {
         if verb.is_always_sent() {
             return Ok(self.store.inner.admit_return(1).await);
         }
@@ -537,7 +539,7 @@ impl Inner {
         &self,
         round_trip: &mut RoundTrip<'_>,
         call: RedisCall<'_>,
-        verb: Verb<'_>,
+        verb: ScriptVerb<'_>,
     ) -> Result<ScriptReply, StoreFailure> {
         let operations = [Operation { calls: slice::from_ref(&call), verb }];
         let replies = execute_each(round_trip, &operations).await;
@@ -548,14 +550,14 @@ impl Inner {
     async fn execute_states(
         &self,
         call: RedisCall<'_>,
-        verb: Verb<'_>,
+        verb: ScriptVerb<'_>,
     ) -> Result<(bool, Time, Vec<AnyState>), StoreFailure> {
         self.states(self.execute(call, verb).await?)
     }
 
     async fn decide_within(&self, call: RedisCall<'_>, max_wait: Span) -> Result<Decision, StoreFailure> {
         let cost = call.cost;
-        let (success, now, mut states) = self.execute_states(call, Verb::Within { max_wait }).await?;
+        let (success, now, mut states) = self.execute_states(call, ScriptVerb::Within { max_wait }).await?;
         let decided = check_within_list(&self.compiled, &mut states, now, cost, max_wait);
         let decision = decided.unwrap_or_else(|_| unreachable_verb());
         require_agreement(success, decision.allowed())?;
@@ -567,7 +569,7 @@ impl Inner {
         &self,
         round_trip: &mut RoundTrip<'_>,
         call: RedisCall<'_>,
-        verb: Verb<'_>,
+        verb: ScriptVerb<'_>,
         max_wait: Span,
     ) -> Result<Option<Decision>, StoreFailure> {
         let cost = call.cost;

@@ -46,8 +46,8 @@ pub(crate) use watch::rejects_writes;
 
 use crate::failure::ConnectError;
 use crate::script::ScriptCall;
-use crate::store::Settings;
-use address::{Address, Endpoint, Target};
+use crate::store::StoreSettings;
+use address::{Address, Endpoint, StoreAddress};
 use cluster::Cluster;
 use connection::{Dialer, NodeError, Role};
 use node::{Node, NodeSettings, Route, TimeBudget};
@@ -90,7 +90,7 @@ enum Topology {
 
 impl Link {
     /// Connects and returns once the store is usable, or at once under `connect_later`.
-    pub(crate) async fn connect(settings: &Settings) -> Result<Link, ConnectError> {
+    pub(crate) async fn connect(settings: &StoreSettings) -> Result<Link, ConnectError> {
         let link = Link::start(settings)?;
         if settings.connect_later {
             return Ok(link);
@@ -107,7 +107,7 @@ impl Link {
         }
     }
 
-    fn start(settings: &Settings) -> Result<Link, ConnectError> {
+    fn start(settings: &StoreSettings) -> Result<Link, ConnectError> {
         let address = Address::parse(&settings.url).map_err(ConnectError::BadUrl)?;
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(ConnectError::Unfit("not inside a Tokio runtime; connect from one".to_owned()));
@@ -127,11 +127,13 @@ impl Link {
             Node::start(NodeSettings { route, role, dialer, deadline, on_down, evicted_keys })
         };
         let topology = match address.target {
-            Target::Cluster(seeds) => Topology::Cluster(Cluster::start(seeds, dialer, deadline, counter)),
-            Target::Sentinel { sentinels, master } => {
+            StoreAddress::Cluster(seeds) => {
+                Topology::Cluster(Cluster::start(seeds, dialer, deadline, counter))
+            }
+            StoreAddress::Sentinel { sentinels, master } => {
                 Topology::Server(node(Route::Sentinel { sentinels, master }, Role::Master))
             }
-            Target::Server(endpoint) => {
+            StoreAddress::Server(endpoint) => {
                 let first = node(Route::Fixed(endpoint.clone()), Role::Standalone);
                 let cluster = OnceLock::new();
                 Topology::Undetermined {

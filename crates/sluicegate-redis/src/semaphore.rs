@@ -33,7 +33,7 @@ mod waiters;
 pub use builder::RedisSemaphoreBuilder;
 pub use lease::{LeaseLost, RedisLease};
 pub use polling::{POLLS_PER_SECOND_MAX, WAITER_TTL, WAITER_TTL_MAX, WAITERS_MAX};
-pub(crate) use scope::Scopes;
+pub(crate) use scope::ScopeStates;
 
 use crate::fallback::Fallback;
 use crate::names::Names;

@@ -49,7 +49,7 @@ pub struct Failures {
 
 /// The counters behind [`RedisStats`].
 #[derive(Default)]
-pub(crate) struct Counters {
+pub(crate) struct StoreCounters {
     answers: [AtomicU64; SOURCES.len()],
     failures: [AtomicU64; 4],
     /// The store rejected the last call.
@@ -59,7 +59,7 @@ pub(crate) struct Counters {
     logged: Mutex<Option<Instant>>,
 }
 
-impl Counters {
+impl StoreCounters {
     pub(crate) fn view(&self, evicted_keys: u64) -> RedisStats {
         let [unavailable, timed_out, disconnected, rejected] =
             self.failures.each_ref().map(|count| count.load(Relaxed));

@@ -4,8 +4,8 @@ use crate::denial_cache::DenialCache;
 use crate::failure::ConnectError;
 use crate::in_flight::InFlight;
 use crate::link::{Link, NodeHealth, without_password};
-use crate::semaphore::Scopes;
-use crate::stats::{Counters, RedisStats};
+use crate::semaphore::ScopeStates;
+use crate::stats::{RedisStats, StoreCounters};
 use sluicegate::MemoryStore;
 use sluicegate::backend::Source;
 use sluicegate::semaphore::LeasePool;
@@ -31,23 +31,23 @@ pub struct RedisStore {
 
 pub(crate) struct Inner {
     pub(crate) link: Link,
-    pub(crate) settings: Settings,
+    pub(crate) settings: StoreSettings,
     pub(crate) in_flight: InFlight,
-    pub(crate) counters: Counters,
+    pub(crate) counters: StoreCounters,
     /// The keys of limiters that decide in memory while the store is unavailable. All share one
     /// store, built when it is first needed.
     local: OnceLock<MemoryStore>,
     /// The leases of semaphores that decide in memory meanwhile, likewise.
     local_leases: OnceLock<LeasePool>,
     /// What its semaphores share in this process.
-    pub(crate) scopes: Scopes,
+    pub(crate) scopes: ScopeStates,
     /// The denial cache, if it is on.
     pub(crate) denials: Option<DenialCache>,
 }
 
 /// The settings of a store.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct StoreSettings {
     pub(crate) url: String,
     pub(crate) deadline: Duration,
     pub(crate) key_prefix: String,
@@ -64,9 +64,9 @@ pub(crate) struct Settings {
 /// Called after a round trip with the number of calls that it answered, and its duration.
 type OnRoundTrip = Arc<dyn Fn(u64, Duration) + Send + Sync>;
 
-impl Settings {
-    pub(crate) fn new(url: &str) -> Settings {
-        Settings {
+impl StoreSettings {
+    pub(crate) fn new(url: &str) -> StoreSettings {
+        StoreSettings {
             url: url.to_owned(),
             deadline: DEADLINE_DEFAULT,
             key_prefix: KEY_PREFIX_DEFAULT.to_owned(),
@@ -84,7 +84,7 @@ impl Settings {
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct RedisStoreBuilder {
-    settings: Settings,
+    settings: StoreSettings,
 }
 
 impl RedisStore {
@@ -98,7 +98,7 @@ impl RedisStore {
 
     /// Builds a store with other settings.
     pub fn builder(url: &str) -> RedisStoreBuilder {
-        RedisStoreBuilder { settings: Settings::new(url) }
+        RedisStoreBuilder { settings: StoreSettings::new(url) }
     }
 
     /// Returns the store's statistics.
@@ -261,21 +261,21 @@ impl RedisStoreBuilder {
         let inner = Inner {
             link,
             in_flight: InFlight::new(self.settings.deadline),
-            counters: Counters::default(),
+            counters: StoreCounters::default(),
             settings: self.settings,
             local: OnceLock::new(),
             local_leases: OnceLock::new(),
-            scopes: Scopes::default(),
+            scopes: ScopeStates::default(),
             denials,
         };
         Ok(RedisStore { inner: Arc::new(inner) })
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for StoreSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Omits the password.
-        f.debug_struct("Settings")
+        f.debug_struct("StoreSettings")
             .field("url", &without_password(&self.url))
             .field("deadline", &self.deadline)
             .field("key_prefix", &self.key_prefix)

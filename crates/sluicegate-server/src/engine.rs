@@ -4,9 +4,9 @@
 //!                    rule and key, as a request names them
 //!                                   │
 //! Engine::call, Engine::check       ▼   find the rule, check the bounds
-//!                                 Call      a rule, a key, a cost
+//!                               RuleCall    a rule, a key, a cost
 //!                                   │
-//! decide, or a method of Call       ▼   pick the key's policy: its limits, unlimited or blocked
+//! decide, or a method of RuleCall   ▼   find the key's limits, or that it has none
 //!                                Backend    memory or Redis
 //!                                   │
 //! protocol  ◀──  Decided  ◀──  Answer       the answer under its rule, ready to be written
@@ -47,7 +47,7 @@ mod rule_cache;
 mod storage;
 mod throttle;
 
-pub use call::{Call, LimitUsage};
+pub use call::{LimitUsage, RuleCall};
 pub use decide::decide;
 pub use decided::{Decided, Reason};
 pub use leases::{HeldLeases, LeaseStats, Leased, UndeliveredLease};
@@ -61,9 +61,9 @@ pub use storage::{Keys, SharedKeys, StoreTime, StoreView};
 pub use throttle::{Throttle, Throttled};
 
 use arc_swap::ArcSwap;
-use call::Verb;
+use call::BatchVerb;
 use inline::Inline;
-use rule::Scope;
+use rule::RuleScope;
 use rule_cache::CachedRule;
 use sluicegate::backend::Backend;
 use sluicegate::clock::Clock;
@@ -73,7 +73,7 @@ use sluicegate_redis::StoredReceipt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use storage::{AnyBackend, Fallback, Storage};
+use storage::{AnyBackend, RuleFallback, Storage};
 use tokio::sync::Notify;
 
 /// Settings of an engine, fixed while it runs.
@@ -162,8 +162,8 @@ pub struct Target<'a> {
 }
 
 impl Settings {
-    fn fallback(&self) -> Fallback {
-        Fallback { on_failure: self.on_failure, local_share: self.local_share }
+    fn fallback(&self) -> RuleFallback {
+        RuleFallback { on_failure: self.on_failure, local_share: self.local_share }
     }
 }
 
@@ -294,9 +294,9 @@ impl Engine {
     ///
     /// # Errors
     /// If the rule is not found (see [`Engine::find`]), or the key or the cost exceeds its bound.
-    pub fn call<'a>(&self, target: Target<'a>, cost: u64) -> Result<Call<'a>, RequestError> {
+    pub fn call<'a>(&self, target: Target<'a>, cost: u64) -> Result<RuleCall<'a>, RequestError> {
         self.bounded(target.key, cost)?;
-        Ok(Call::new(CachedRule::new(self.find(target.rule)?), target.key, cost, Verb::Check))
+        Ok(RuleCall::new(CachedRule::new(self.find(target.rule)?), target.key, cost, BatchVerb::Check))
     }
 
     /// Creates a check, to be decided by [`decide`]. With a `max_wait`, the call is charged now,
@@ -310,14 +310,14 @@ impl Engine {
         target: Target<'a>,
         cost: u64,
         max_wait: Option<Span>,
-    ) -> Result<Call<'a>, RequestError> {
+    ) -> Result<RuleCall<'a>, RequestError> {
         self.bounded(target.key, cost)?;
         self.refresh(cache);
         let rule = cache.named(target.rule, || {
             let rule = self.find(target.rule)?;
             rule.decides_checks().map(|()| rule)
         })?;
-        Ok(Call::new(rule, target.key, cost, max_wait.map_or(Verb::Check, Verb::CheckWithin)))
+        Ok(RuleCall::new(rule, target.key, cost, max_wait.map_or(BatchVerb::Check, BatchVerb::CheckWithin)))
     }
 
     /// Creates a `CL.THROTTLE` call, to be decided by [`decide`]. All `CL.THROTTLE` limits share
@@ -330,18 +330,18 @@ impl Engine {
         cache: &mut RuleCache,
         key: &'a [u8],
         throttle: &Throttle,
-    ) -> Result<Call<'a>, RequestError> {
+    ) -> Result<RuleCall<'a>, RequestError> {
         self.allows_inline()?;
         let cost = self.cost(throttle.quantity.unsigned_abs())?;
         self.bounded(key, cost)?;
         let verb = match throttle.quantity {
-            ..0 => Verb::Refund,
-            0 => Verb::Peek,
-            1.. => Verb::Check,
+            ..0 => BatchVerb::Refund,
+            0 => BatchVerb::Peek,
+            1.. => BatchVerb::Check,
         };
         self.refresh(cache);
         let rule = cache.throttle(throttle.parameters(), || self.inline.throttle(throttle))?;
-        Ok(Call::new(rule, key, cost, verb))
+        Ok(RuleCall::new(rule, key, cost, verb))
     }
 
     /// Decides several calls, all or nothing. Returns the overall answer and the answer to each
@@ -353,7 +353,7 @@ impl Engine {
     /// hash slots.
     pub async fn check_all<'c>(
         &self,
-        calls: &'c [Call<'_>],
+        calls: &'c [RuleCall<'_>],
         now: Time,
     ) -> Result<(Decided<'c>, Vec<Decided<'c>>), RequestError> {
         if calls.len() > CALLS_MAX {
@@ -400,10 +400,10 @@ impl Engine {
         // The receipt names the rule or inline limit that issued it, perhaps on another server. If
         // that rule no longer exists, neither does the charge.
         let stored = StoredReceipt::read(&receipt)?;
-        let rule = Scope::name_in(stored.scope()).and_then(|name| self.find(name).ok());
+        let rule = RuleScope::name_in(stored.scope()).and_then(|name| self.find(name).ok());
         let Some(rule) = rule else { return Ok(false) };
-        let policy = sluicegate::internal::raw_key(stored.key()).map(|key| rule.policy_id(key));
-        let Some(AnyBackend::Redis { limiter, time }) = policy.map(|policy| &rule.limits_of(policy).backend)
+        let key_limits = sluicegate::internal::raw_key(stored.key()).map(|key| rule.key_limits_id(key));
+        let Some(AnyBackend::Redis { limiter, time }) = key_limits.map(|id| &rule.limits_of(id).backend)
         else {
             return Ok(false);
         };

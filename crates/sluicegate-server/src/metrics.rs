@@ -28,7 +28,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// The counters of a server.
 #[derive(Debug)]
 pub struct Metrics {
-    clients: ByProtocol<Counts>,
+    clients: ByProtocol<ClientCounts>,
     config: ConfigLoads,
     started: SystemTime,
 }
@@ -37,7 +37,7 @@ pub struct Metrics {
 /// those of another.
 #[derive(Default, Debug)]
 #[repr(align(128))]
-struct Counts {
+struct ClientCounts {
     latency: Latency,
     accepted: AtomicU64,
     closed: AtomicU64,

@@ -62,7 +62,7 @@ pub(crate) struct Shared<M, R> {
 }
 
 /// A request for which a backend is asked.
-pub(crate) struct Call<'a> {
+pub(crate) struct BackendCall<'a> {
     pub(crate) head: &'a RequestHead<'a>,
     /// `None` if the answer was not immediate; then the key is extracted again if needed.
     pub(crate) key: Option<&'a RequestKey<'a>>,
@@ -83,7 +83,7 @@ pub(crate) trait Admit<R>: Sized {
     fn admit<B>(
         shared: &Arc<Shared<Self, R>>,
         answer: Self::Answer,
-        call: &Call<'_>,
+        call: &BackendCall<'_>,
     ) -> Result<Self::Admitted, Response<B>>
     where
         R: Respond<B>;
@@ -188,10 +188,12 @@ impl<M: Admit<R>, R> Shared<M, R> {
         };
         let cost = cost.as_ref().map_or(1, |cost| cost(head));
         match self.settings.ask_backend(key, cost) {
-            Pending::Ready(answer) => match M::admit(self, answer, &Call { head, key: Some(key), cost }) {
-                Ok(admitted) => Next::Serve(admitted),
-                Err(response) => Next::Respond(response),
-            },
+            Pending::Ready(answer) => {
+                match M::admit(self, answer, &BackendCall { head, key: Some(key), cost }) {
+                    Ok(admitted) => Next::Serve(admitted),
+                    Err(response) => Next::Respond(response),
+                }
+            }
             Pending::Later(answer) => Next::Wait(answer, cost),
         }
     }

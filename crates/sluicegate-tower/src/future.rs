@@ -1,7 +1,7 @@
 //! The first part of every layer's response future: until the service serves the request. Written
 //! by hand, so that an answer from memory needs no box.
 
-use crate::common::{Admit, Call, Shared};
+use crate::common::{Admit, BackendCall, Shared};
 use crate::rejection::Respond;
 use crate::request_head::RequestHead;
 use http::{Request, Response};
@@ -62,7 +62,7 @@ where
             let answer = ready!(answer.as_mut().poll(context));
             let Parked { mut inner, request, shared, cost } = *take_once(parked);
             let admitted =
-                M::admit(&shared, answer, &Call { head: &RequestHead::of(&request), key: None, cost });
+                M::admit(&shared, answer, &BackendCall { head: &RequestHead::of(&request), key: None, cost });
             self.set(match admitted {
                 Ok(admitted) => Admission::Serving { inner: inner.call(request), admitted },
                 Err(response) => Admission::GuardDenial { response: Some(response) },

@@ -87,7 +87,7 @@ struct Inner {
     changes: AtomicU64,
     next_receipt: Arc<AtomicU64>,
     seal: Arc<Seal>,
-    scope: Option<Scope>,
+    scope: Option<MemoryScope>,
     /// The queues of waiters. In a [`MemoryStore`] its limiters share them.
     queues: Arc<Queues>,
 }
@@ -98,7 +98,7 @@ struct Inner {
 pub struct HashedKey(pub(crate) Fingerprint);
 
 /// The position of a limiter in a [`MemoryStore`].
-struct Scope {
+struct MemoryScope {
     name: Fingerprint,
     /// The tag of its limits.
     tag: AtomicU16,
@@ -400,7 +400,9 @@ impl Limiter {
     /// after another, so call this when metrics are read and not with every call.
     pub fn stats(&self) -> StoreStats {
         let waiting = self.queues().waiting();
-        on_store!(&self.inner.store, store => StoreStats::of(store, waiting, self.inner.scope.as_ref().map_or_else(PoolStats::default, |scope| scope.store.limit_stats())))
+        let scope = self.inner.scope.as_ref();
+        let limits = scope.map_or_else(PoolStats::default, |scope| scope.store.limit_stats());
+        on_store!(&self.inner.store, store => StoreStats::of(store, waiting, limits))
     }
 
     /// Returns the time on the limiter's clock.
@@ -425,32 +427,32 @@ impl Limiter {
     }
 
     /// Creates a limiter in a [`MemoryStore`].
-    pub(crate) fn in_place(
-        place: StoreHandle,
+    pub(crate) fn in_store(
+        handle: StoreHandle,
         store: MemoryStore,
         limits: Vec<Limit>,
         kind: LimiterKind,
         observer: Option<Arc<dyn Observer>>,
     ) -> Limiter {
-        let scope = Scope {
-            name: place.scope,
-            tag: AtomicU16::new(place.tag.0),
+        let scope = MemoryScope {
+            name: handle.scope,
+            tag: AtomicU16::new(handle.tag.0),
             store,
             kind,
-            attached: place.attached,
-            tags: Mutex::new(vec![place.tag]),
+            attached: handle.attached,
+            tags: Mutex::new(vec![handle.tag]),
         };
         let inner = Inner {
-            queues: place.queues,
-            store: StoreByAlgorithm::Shared(place.store),
-            seeds: place.seeds,
-            clock: place.clock,
+            queues: handle.queues,
+            store: StoreByAlgorithm::Shared(handle.store),
+            seeds: handle.seeds,
+            clock: handle.clock,
             observer,
-            start: place.start,
+            start: handle.start,
             limits: Mutex::new(limits.into()),
             changes: AtomicU64::new(0),
-            next_receipt: place.next_receipt,
-            seal: place.seal,
+            next_receipt: handle.next_receipt,
+            seal: handle.seal,
             scope: Some(scope),
         };
         Limiter { inner: Arc::new(inner) }
@@ -539,7 +541,7 @@ impl Host for Inner {
     }
 }
 
-impl Scope {
+impl MemoryScope {
     /// Changes the limits; each key is converted by its next call.
     fn change(&self, limits: &[Limit], start: Time) -> Result<(), BuildError> {
         let tag = self.store.tag(limits, self.kind, start, &self.attached)?;

@@ -71,7 +71,7 @@ mod slot_kind;
 mod table;
 
 pub(crate) use any_slot::AnySlot;
-pub(crate) use check_all::{AnyStore, Call, check_all, check_all_each};
+pub(crate) use check_all::{AnyStore, StoreCall, check_all, check_all_each};
 pub use evict::OnFull;
 pub(crate) use limit_table::{LIMITS_MAX, LimitTable, Preserve, TagDebt, TaggedLimits};
 pub(crate) use limit_versions::LimitVersion;
@@ -86,7 +86,7 @@ use evict::Vacancy;
 use limit_versions::LimitsByTag as _;
 pub(crate) use pool::PoolStats;
 use pool::SearchedPool;
-pub(crate) use shard::Counts;
+pub(crate) use shard::StoreCounts;
 use shard::{Guarded, Locked, Shard};
 use slot_kind::{SlotState, StateOf};
 use sluicegate_core::algorithm::Verb;
@@ -487,8 +487,8 @@ impl<S: SlotKind> Store<S> {
     }
 
     /// Sums the counts of all shards, locking one after another.
-    pub(crate) fn counts(&self) -> Counts {
-        let mut sum = Counts::default();
+    pub(crate) fn counts(&self) -> StoreCounts {
+        let mut sum = StoreCounts::default();
         for shard in &self.shards {
             let counts = shard.0.lock().counts;
             sum.allowed += counts.allowed;

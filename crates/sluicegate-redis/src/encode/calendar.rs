@@ -1,7 +1,7 @@
 //! The windows of a calendar. A script does not know time zones, so it receives the windows around
 //! a time.
 
-use super::{EncodedLimit, Kind, Windows};
+use super::{EncodedKind, EncodedLimit, EncodedWindows};
 use sluicegate::Time;
 use sluicegate::limit::CalendarUnit;
 use sluicegate_core::time::YEAR;
@@ -10,31 +10,32 @@ use std::sync::PoisonError;
 
 /// Three bounds of calendar windows: when one began, when it ends, and when the next one ends.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Bounds(pub(super) [u64; 3]);
+pub(super) struct WindowBounds(pub(super) [u64; 3]);
 
 impl EncodedLimit {
     /// Computes the calendar windows around a time of the store.
     pub(crate) fn learn_windows(&self, now: Time) {
-        if let Kind::FixedWindow { windows: Windows::Calendar { known, .. }, .. } = &self.kind {
+        if let EncodedKind::FixedWindow { windows: EncodedWindows::Calendar { known, .. }, .. } = &self.kind {
             *known.lock().unwrap_or_else(PoisonError::into_inner) = self.bounds_at(now);
         }
     }
 
     /// Returns the windows around the given time, or those computed last.
-    pub(super) fn bounds(&self, now: Option<Time>) -> Bounds {
+    pub(super) fn bounds(&self, now: Option<Time>) -> WindowBounds {
         match (now, &self.kind) {
             (Some(now), _) => self.bounds_at(now),
-            (None, Kind::FixedWindow { windows: Windows::Calendar { known, .. }, .. }) => {
+            (None, EncodedKind::FixedWindow { windows: EncodedWindows::Calendar { known, .. }, .. }) => {
                 *known.lock().unwrap_or_else(PoisonError::into_inner)
             }
-            (None, _) => Bounds::default(),
+            (None, _) => WindowBounds::default(),
         }
     }
 
-    fn bounds_at(&self, now: Time) -> Bounds {
+    fn bounds_at(&self, now: Time) -> WindowBounds {
         const DAY: u64 = YEAR / 365;
-        let Kind::FixedWindow { windows: Windows::Calendar { unit, .. }, .. } = &self.kind else {
-            return Bounds::default();
+        let EncodedKind::FixedWindow { windows: EncodedWindows::Calendar { unit, .. }, .. } = &self.kind
+        else {
+            return WindowBounds::default();
         };
         // No calendar window is longer than this.
         let longest = match unit {
@@ -49,6 +50,6 @@ impl EncodedLimit {
             began = end_after(began);
         }
         let ends = end_after(now);
-        Bounds([began.as_micros(), ends.as_micros(), end_after(ends).as_micros()])
+        WindowBounds([began.as_micros(), ends.as_micros(), end_after(ends).as_micros()])
     }
 }

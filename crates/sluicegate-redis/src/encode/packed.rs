@@ -4,7 +4,7 @@
 pub(crate) const EXACT: u64 = 1 << 53;
 
 /// A time in whole microseconds and parts of one.
-pub(super) struct Length {
+pub(super) struct ExactMicros {
     pub(super) whole: u64,
     pub(super) part: u64,
 }
@@ -35,7 +35,7 @@ impl Packed {
         self
     }
 
-    pub(super) fn length(self, Length { whole, part }: &Length) -> Packed {
+    pub(super) fn length(self, ExactMicros { whole, part }: &ExactMicros) -> Packed {
         // Never truncated: a part is below the count.
         self.f64(*whole).u32(u32::try_from(*part).unwrap_or(u32::MAX))
     }

@@ -1,7 +1,7 @@
 //! Decodes states, and converts a state of another limit.
 
 use super::packed::{Packed, Unpacked};
-use super::{EncodedLimit, Kind, RawState, VERSION, time_for};
+use super::{EncodedKind, EncodedLimit, RawState, VERSION, time_for};
 use sluicegate::{Limit, Span, Time};
 use sluicegate_core::bounds::Ratio;
 use sluicegate_core::cell::WideCell;
@@ -25,9 +25,9 @@ impl EncodedLimit {
     /// Decodes the state in a script's reply.
     pub(crate) fn read(&self, raw: &RawState, now: Time, preserve_recovery_time: bool) -> Option<AnyState> {
         match (&self.kind, raw) {
-            (Kind::SlidingLog { .. }, Some(text)) => log(text),
+            (EncodedKind::SlidingLog { .. }, Some(text)) => log(text),
             (_, None) => Some(AnyState::default()),
-            (Kind::SlidingWindow { .. }, Some(state)) => {
+            (EncodedKind::SlidingWindow { .. }, Some(state)) => {
                 self.counters(state.strip_suffix(self.tag.as_bytes())?)
             }
             (_, Some(state)) => match state.strip_suffix(self.tag.as_bytes()) {
@@ -44,20 +44,20 @@ impl EncodedLimit {
         let mut packed = Unpacked(packed);
         let at = packed.f64()?;
         let cell = match self.kind {
-            Kind::Bucket { ratio, .. } => {
+            EncodedKind::Bucket { ratio, .. } => {
                 let latest = packed.f64()?;
                 let part = packed.u32().filter(|part| *part < written_at.unwrap_or(ratio).parts)?;
                 (Cell { at, a: part, b: 1 }, latest)
             }
-            Kind::FixedWindow { .. } => (Cell::of_number(at, packed.u48()?), 0),
-            Kind::Smooth { .. } => {
+            EncodedKind::FixedWindow { .. } => (Cell::of_number(at, packed.u48()?), 0),
+            EncodedKind::Smooth { .. } => {
                 let cell = Smooth::state_of(Time::from_micros(at)?, packed.permits()?);
                 // The parameters that a script needs to convert it.
                 packed.permits()?;
                 packed.permits()?;
                 (cell, 0)
             }
-            Kind::SlidingWindow { .. } | Kind::SlidingLog { .. } => return None,
+            EncodedKind::SlidingWindow { .. } | EncodedKind::SlidingLog { .. } => return None,
         };
         packed.0.is_empty().then_some(cell)
     }
@@ -109,10 +109,10 @@ impl EncodedLimit {
         let packed = Packed::new().f64(cell.at).f64(latest).u32(cell.a);
         // While unseen keys are still filling, a key that has called must not be dropped.
         let filled = match &self.kind {
-            Kind::Bucket { ratio, initial: Some((start, missing)), .. } => {
+            EncodedKind::Bucket { ratio, initial: Some((start, missing)), .. } => {
                 start.as_micros() + time_for(*ratio, *missing).whole
             }
-            Kind::Bucket { .. } => 0,
+            EncodedKind::Bucket { .. } => 0,
             // Scripts convert all other states.
             _ => return None,
         };
@@ -120,7 +120,7 @@ impl EncodedLimit {
     }
 
     fn is_smooth(&self) -> bool {
-        matches!(self.kind, Kind::Smooth { .. })
+        matches!(self.kind, EncodedKind::Smooth { .. })
     }
 
     /// Returns the same kind of bucket at another rate. Its capacity does not matter for decoding.

@@ -13,8 +13,8 @@
 //!                            └── for retry_after ──┘
 //! ```
 
-use super::queue::{QueueDenial, Waiter};
-use super::script_calls::Verb;
+use super::queue::{LocalWaiter, QueueDenial};
+use super::script_calls::ScriptVerb;
 use super::wait_guard::WaitGuard;
 use super::{Inner, RedisLimiter};
 use crate::encode::EncodedLimit;
@@ -110,7 +110,7 @@ impl Inner {
         let enqueues = cost > 0 && !(is_ordered_by_store && self.queues.is_idle(key));
         let mut waiter = None;
         if enqueues {
-            match Waiter::become_head(self, key, until).await {
+            match LocalWaiter::become_head(self, key, until).await {
                 Ok(head) => waiter = Some(head),
                 Err(denial) => return Ok(self.queue_denied(denial, began)),
             }
@@ -141,7 +141,7 @@ impl Inner {
             };
             let head = match waiter.take() {
                 Some(head) => head,
-                None => match Waiter::become_head(self, key, until).await {
+                None => match LocalWaiter::become_head(self, key, until).await {
                     Ok(head) => head,
                     Err(denial) => return Ok(self.queue_denied(denial, began)),
                 },
@@ -162,7 +162,7 @@ impl Inner {
     ) -> Result<Attempt, StoreFailure> {
         // With `count=all` there are no reservations, and a cost of 0 needs none.
         if cost == 0 || self.encoded.iter().any(EncodedLimit::counts_denied) {
-            let reply = self.execute(self.call(key, cost, None), Verb::Check).await;
+            let reply = self.execute(self.call(key, cost, None), ScriptVerb::Check).await;
             let decision = reply.and_then(|reply| self.decided(reply, cost));
             let answer = self.answered(decision, |limiter| Some(limiter.check_cost(key, cost)))?;
             return Ok(Attempt::Answer(answer, None));
@@ -179,7 +179,7 @@ impl Inner {
         // not be cancelled.
         let mut round_trip = self.store.inner.admit_return(1).await;
         let guard = WaitGuard::new(self, key);
-        let verb = Verb::Wait { receipt: guard.receipt(), max_wait };
+        let verb = ScriptVerb::Wait { receipt: guard.receipt(), max_wait };
         match self.decide_reserve(&mut round_trip, self.call(key, cost, None), verb, max_wait).await {
             Ok(None) => {
                 guard.disarm();

@@ -1,6 +1,6 @@
 //! Builds a limiter.
 
-use super::queue::Queues;
+use super::queue::LocalQueues;
 use super::{Inner, RedisLimiter};
 use crate::encode::EncodedLimit;
 use crate::failure::OnStoreFailure;
@@ -104,7 +104,7 @@ impl RedisLimiterBuilder {
         let fallback = Fallback::limiter(&self.fallback, &limits, (&store, &scope))?;
         let preserve_recovery_time = self.preserve_recovery_time;
         let denial_owner = super::denials::owner(&store, &limits, &encoded, self.start);
-        let queues = Queues::new(self.max_queue);
+        let queues = LocalQueues::new(self.max_queue);
         let limits = limits.into();
         let inner = Inner {
             store,

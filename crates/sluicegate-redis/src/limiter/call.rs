@@ -1,7 +1,7 @@
 //! Checks: one, a batch in one round trip, or several calls that are charged all or nothing.
 
 use super::reply::ScriptReply;
-use super::script_calls::{Operation, Verb, execute_each};
+use super::script_calls::{Operation, ScriptVerb, execute_each};
 use super::{Inner, require_agreement};
 use crate::failure::bad_state;
 use crate::link::slot;
@@ -83,7 +83,7 @@ async fn check_in_store(calls: &[RedisCall<'_>], answers: &mut Vec<Result<Answer
                     let (together, rest) = left.split_at(under_same_limits(calls, left));
                     let operation = |index: &usize| Operation {
                         calls: slice::from_ref(&calls[*index]),
-                        verb: Verb::Check,
+                        verb: ScriptVerb::Check,
                     };
                     let operations: Vec<Operation<'_>> = together.iter().map(operation).collect();
                     for (index, reply) in
@@ -172,7 +172,7 @@ async fn charge_all(
         }
     }
     let decided_all = async {
-        let operations = [Operation { calls: &merged, verb: Verb::Check }];
+        let operations = [Operation { calls: &merged, verb: ScriptVerb::Check }];
         let reply = execute_each(&mut store.admit(1).await?, &operations).await.pop();
         decided(calls, &merged, reply.unwrap_or_else(|| Err(bad_state()))?)
     };

@@ -1,7 +1,7 @@
 //! When a cached denial answers instead of the store, and when it is invalidated.
 
 use super::Inner;
-use crate::denial_cache::{Denial, DenialCache};
+use crate::denial_cache::{CachedDenial, DenialCache};
 use crate::encode::EncodedLimit;
 use crate::store::RedisStore;
 use sluicegate::backend::{Answer, Source, StoreFailure};
@@ -61,7 +61,7 @@ impl Inner {
         let (Some(owner), Some(denials)) = (&self.denial_owner, &self.store.inner.denials) else { return };
         let (Ok(decision), None) = (decided, at) else { return };
         if !decision.allowed() {
-            let denial = Denial {
+            let denial = CachedDenial {
                 owner: Arc::clone(owner),
                 cost,
                 decision: *decision,

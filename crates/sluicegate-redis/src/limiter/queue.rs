@@ -13,25 +13,25 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 /// The queues of a limiter.
-pub(super) struct Queues {
+pub(super) struct LocalQueues {
     max_queue: usize,
-    state: Mutex<QueueState>,
+    state: Mutex<LocalQueueState>,
 }
 
 #[derive(Default)]
-struct QueueState {
+struct LocalQueueState {
     /// Never reused, so that a waiter cannot be mistaken for another.
     next_id: u64,
-    queues: HashMap<Arc<[u8]>, Queue>,
+    queues: HashMap<Arc<[u8]>, LocalQueue>,
 }
 
-struct Queue {
+struct LocalQueue {
     /// The waiter that calls the store.
     head: u64,
     /// All others, in order.
     behind: BTreeMap<u64, Queued>,
     /// The head's last denial, unless its call is in flight.
-    denied: Option<Denied>,
+    denied: Option<LastDenial>,
 }
 
 struct Queued {
@@ -41,13 +41,13 @@ struct Queued {
 
 /// A denial, when it was received, and when the head retries.
 #[derive(Clone, Copy)]
-struct Denied {
+struct LastDenial {
     received: Instant,
     retries_at: Instant,
     decision: Decision,
 }
 
-impl Denied {
+impl LastDenial {
     /// The denial as of now.
     fn now(&self) -> Decision {
         let passed = u64::try_from(self.received.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -56,7 +56,7 @@ impl Denied {
 }
 
 /// A waiter; dropping it leaves the queue.
-pub(super) struct Waiter {
+pub(super) struct LocalWaiter {
     inner: Arc<Inner>,
     key: Arc<[u8]>,
     id: u64,
@@ -71,9 +71,9 @@ pub(super) enum QueueDenial {
     TooLong(Option<Decision>),
 }
 
-impl Queues {
-    pub(super) fn new(max_queue: usize) -> Queues {
-        Queues { max_queue, state: Mutex::default() }
+impl LocalQueues {
+    pub(super) fn new(max_queue: usize) -> LocalQueues {
+        LocalQueues { max_queue, state: Mutex::default() }
     }
 
     /// Returns `true` if the key has no waiter in this process.
@@ -81,21 +81,21 @@ impl Queues {
         !self.lock().queues.contains_key(key)
     }
 
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
+    fn lock(&self) -> MutexGuard<'_, LocalQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 type Wakeup = oneshot::Receiver<Result<(), Decision>>;
 
-impl Waiter {
+impl LocalWaiter {
     /// Joins a key's queue and waits to become its head, until `until`.
     pub(super) async fn become_head(
         inner: &Arc<Inner>,
         key: &[u8],
         until: Option<Instant>,
-    ) -> Result<Waiter, QueueDenial> {
-        let (waiter, wakeup) = Waiter::join(inner, key, until)?;
+    ) -> Result<LocalWaiter, QueueDenial> {
+        let (waiter, wakeup) = LocalWaiter::join(inner, key, until)?;
         let woken = match (wakeup, until) {
             (None, _) => return Ok(waiter),
             (Some(wakeup), None) => wakeup.await,
@@ -117,13 +117,13 @@ impl Waiter {
         inner: &Arc<Inner>,
         key: &[u8],
         until: Option<Instant>,
-    ) -> Result<(Waiter, Option<Wakeup>), QueueDenial> {
+    ) -> Result<(LocalWaiter, Option<Wakeup>), QueueDenial> {
         let key: Arc<[u8]> = key.into();
         let mut state = inner.queues.lock();
         let id = state.next_id;
         let wakeup = match state.queues.get_mut(&key) {
             None => {
-                let queue = Queue { head: id, behind: BTreeMap::new(), denied: None };
+                let queue = LocalQueue { head: id, behind: BTreeMap::new(), denied: None };
                 state.queues.insert(Arc::clone(&key), queue);
                 None
             }
@@ -142,7 +142,7 @@ impl Waiter {
             }
         };
         state.next_id += 1;
-        Ok((Waiter { inner: Arc::clone(inner), key, id }, wakeup))
+        Ok((LocalWaiter { inner: Arc::clone(inner), key, id }, wakeup))
     }
 
     /// Records the head's denial and when it retries. Waiters whose time runs out before that are
@@ -150,7 +150,7 @@ impl Waiter {
     pub(super) fn denied_until(&self, received: Instant, retries_at: Instant, decision: Decision) {
         let mut state = self.inner.queues.lock();
         let Some(queue) = state.queues.get_mut(&self.key) else { return };
-        queue.denied = Some(Denied { received, retries_at, decision });
+        queue.denied = Some(LastDenial { received, retries_at, decision });
         let is_late = |queued: &Queued| queued.until.is_some_and(|until| until < retries_at);
         let late: Vec<u64> =
             queue.behind.iter().filter(|(_, queued)| is_late(queued)).map(|(id, _)| *id).collect();
@@ -167,7 +167,7 @@ impl Waiter {
     }
 }
 
-impl Drop for Waiter {
+impl Drop for LocalWaiter {
     fn drop(&mut self) {
         let mut state = self.inner.queues.lock();
         let Some(queue) = state.queues.get_mut(&self.key) else { return };

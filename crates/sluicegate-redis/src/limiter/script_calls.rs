@@ -4,7 +4,7 @@
 use super::Inner;
 use super::call::RedisCall;
 use super::reply::ScriptReply;
-use crate::encode::{EXACT, EncodedLimit, Place};
+use crate::encode::{EXACT, EncodedLimit, LimitPosition};
 use crate::failure::unreadable_state;
 use crate::receipt::StoredReceipt;
 use crate::round_trip::RoundTrip;
@@ -23,7 +23,7 @@ const ATTEMPTS_MAX: usize = 8;
 
 /// What a script does with a key. The cost is that of the call.
 #[derive(Clone, Copy)]
-pub(super) enum Verb<'a> {
+pub(super) enum ScriptVerb<'a> {
     Check,
     /// Reads the state, as far as a call of this cost needs it.
     Read,
@@ -73,11 +73,11 @@ impl Close {
     }
 }
 
-impl Verb<'_> {
+impl ScriptVerb<'_> {
     /// Returns `true` if the call is sent even without a free in-flight permit: it returns a
     /// charge, or its caller waits anyway.
     pub(super) fn is_always_sent(self) -> bool {
-        matches!(self, Verb::Refund | Verb::Close { .. } | Verb::Wait { .. })
+        matches!(self, ScriptVerb::Refund | ScriptVerb::Close { .. } | ScriptVerb::Wait { .. })
     }
 }
 
@@ -85,7 +85,7 @@ impl Verb<'_> {
 pub(super) struct Operation<'a> {
     /// One call, or several that are charged all or nothing.
     pub(super) calls: &'a [RedisCall<'a>],
-    pub(super) verb: Verb<'a>,
+    pub(super) verb: ScriptVerb<'a>,
 }
 
 /// Executes operations until each is decided, and returns a reply for each.
@@ -116,7 +116,7 @@ pub(super) async fn execute_each(
             match answer.and_then(ScriptReply::read) {
                 Ok(ScriptReply::NeedsWindows { now }) => operation.learn_windows(now),
                 Ok(ScriptReply::OtherLimit { .. })
-                    if !converting[index] && matches!(operation.verb, Verb::Check) =>
+                    if !converting[index] && matches!(operation.verb, ScriptVerb::Check) =>
                 {
                     converting[index] = true;
                 }
@@ -175,7 +175,7 @@ impl<'a> Operation<'a> {
     }
 
     fn is_cost_free(&self) -> bool {
-        matches!(self, Operation { calls: [call], verb: Verb::Check } if call.cost == 0)
+        matches!(self, Operation { calls: [call], verb: ScriptVerb::Check } if call.cost == 0)
     }
 
     fn is_same_key(&self, other: &Operation<'_>) -> bool {
@@ -185,11 +185,11 @@ impl<'a> Operation<'a> {
     fn script_call(&self) -> ScriptCall {
         let [call] = self.calls else { return self.verb_call() };
         match (self.verb, call.inner.encoded.as_slice()) {
-            (Verb::Read, _) => call.read_call(call.cost),
+            (ScriptVerb::Read, _) => call.read_call(call.cost),
             // A cost of 0 is always allowed and changes nothing.
-            (Verb::Check | Verb::Within { .. }, _) if call.cost == 0 => call.read_call(0),
-            (Verb::Check, [encoded]) => call.check_call(encoded, Span::ZERO),
-            (Verb::Within { max_wait }, [encoded]) if encoded.check_takes_max_wait() => {
+            (ScriptVerb::Check | ScriptVerb::Within { .. }, _) if call.cost == 0 => call.read_call(0),
+            (ScriptVerb::Check, [encoded]) => call.check_call(encoded, Span::ZERO),
+            (ScriptVerb::Within { max_wait }, [encoded]) if encoded.check_takes_max_wait() => {
                 call.check_call(encoded, max_wait.min(CENTURY))
             }
             _ => self.verb_call(),
@@ -202,13 +202,15 @@ impl<'a> Operation<'a> {
         let (at, cost) = first.map_or((None, 0), |call| (call.at, call.cost));
         let micros = |max_wait: Span| max_wait.min(CENTURY).as_micros();
         let (verb, number, receipt) = match self.verb {
-            Verb::Check | Verb::Read => ("check", 0, None),
-            Verb::Take => ("take", cost.min(EXACT), None),
-            Verb::Refund => ("refund", cost.min(EXACT), Some(&[][..])),
-            Verb::Within { max_wait } => ("within", micros(max_wait), None),
-            Verb::Reserve { receipt, max_wait } => ("reserve", micros(max_wait), Some(&receipt.name[..])),
-            Verb::Wait { receipt, max_wait } => ("wait", micros(max_wait), Some(&receipt.name[..])),
-            Verb::Close { receipt, close } => {
+            ScriptVerb::Check | ScriptVerb::Read => ("check", 0, None),
+            ScriptVerb::Take => ("take", cost.min(EXACT), None),
+            ScriptVerb::Refund => ("refund", cost.min(EXACT), Some(&[][..])),
+            ScriptVerb::Within { max_wait } => ("within", micros(max_wait), None),
+            ScriptVerb::Reserve { receipt, max_wait } => {
+                ("reserve", micros(max_wait), Some(&receipt.name[..]))
+            }
+            ScriptVerb::Wait { receipt, max_wait } => ("wait", micros(max_wait), Some(&receipt.name[..])),
+            ScriptVerb::Close { receipt, close } => {
                 let (verb, number) = close.arguments();
                 (verb, number, Some(&receipt.name[..]))
             }
@@ -221,8 +223,8 @@ impl<'a> Operation<'a> {
         script_call.arg(first.map_or("", |call| &call.inner.tags));
         for (index, call) in self.calls.iter().enumerate() {
             let cost = match self.verb {
-                Verb::Take => call.cost.min(1),
-                Verb::Refund | Verb::Close { .. } => 0,
+                ScriptVerb::Take => call.cost.min(1),
+                ScriptVerb::Refund | ScriptVerb::Close { .. } => 0,
                 _ => call.cost,
             };
             call.add_blocks(&mut script_call, cost, limits + index + 1);
@@ -280,7 +282,7 @@ impl RedisCall<'_> {
     fn add_blocks(&self, script_call: &mut ScriptCall, cost: u64, receipts: usize) {
         let preserve_recovery_time = self.inner.preserve_recovery_time;
         for (index, encoded) in self.inner.encoded.iter().enumerate() {
-            let place = Place { receipts, limit: index + 1, preserve_recovery_time };
+            let place = LimitPosition { receipts, limit: index + 1, preserve_recovery_time };
             encoded.add_block(script_call, cost, self.at, &place);
         }
     }

@@ -25,7 +25,7 @@ const HOSTS_MAX: usize = 100;
 /// A parsed URL.
 #[derive(Clone, Debug)]
 pub(crate) struct Address {
-    pub(crate) target: Target,
+    pub(crate) target: StoreAddress,
     /// User, password and database. Its `Debug` omits the password.
     pub(crate) login: RedisConnectionInfo,
     pub(crate) tls: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Address {
 
 /// What the URL names.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Target {
+pub(crate) enum StoreAddress {
     /// A single server, or a cluster node: the server says which.
     Server(Endpoint),
     /// The sentinels, and the name of the master that they watch.
@@ -75,7 +75,7 @@ impl Address {
         let path = path.strip_suffix('/').unwrap_or(path);
         let (target, db) = match scheme.as_str() {
             "redis" | "rediss" => match endpoints(hosts, PORT_DEFAULT).map_err(wrong)?.as_slice() {
-                [endpoint] => (Target::Server(endpoint.clone()), path),
+                [endpoint] => (StoreAddress::Server(endpoint.clone()), path),
                 _ => return Err(wrong("for several hosts use redis+cluster:// or redis+sentinel://")),
             },
             "redis+sentinel" | "rediss+sentinel" => {
@@ -87,15 +87,15 @@ impl Address {
                 }
                 let master = decoded(master).map_err(wrong)?;
                 let sentinels = endpoints(hosts, SENTINEL_PORT_DEFAULT).map_err(wrong)?;
-                (Target::Sentinel { sentinels, master }, db)
+                (StoreAddress::Sentinel { sentinels, master }, db)
             }
             "redis+cluster" | "rediss+cluster" => {
-                (Target::Cluster(endpoints(hosts, PORT_DEFAULT).map_err(wrong)?), path)
+                (StoreAddress::Cluster(endpoints(hosts, PORT_DEFAULT).map_err(wrong)?), path)
             }
             _ => return Err(wrong("unknown scheme")),
         };
         let db = read_db(db).map_err(wrong)?;
-        if db != 0 && matches!(target, Target::Cluster(_)) {
+        if db != 0 && matches!(target, StoreAddress::Cluster(_)) {
             return Err(wrong("a cluster has only database 0"));
         }
         Ok(Address { target, login: login.set_db(db), tls })
@@ -180,7 +180,7 @@ fn unix(rest: &str) -> Result<Address, &'static str> {
     if login.username().is_some() && login.password().is_none() {
         login = login.set_password("");
     }
-    Ok(Address { target: Target::Server(Endpoint::Unix(decoded(path)?.into())), login, tls: false })
+    Ok(Address { target: StoreAddress::Server(Endpoint::Unix(decoded(path)?.into())), login, tls: false })
 }
 
 fn read_db(text: &str) -> Result<i64, &'static str> {
@@ -210,7 +210,7 @@ impl fmt::Display for Endpoint {
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, Endpoint, Target, without_password};
+    use super::{Address, Endpoint, StoreAddress, without_password};
 
     fn tcp(host: &str, port: u16) -> Endpoint {
         Endpoint::Tcp { host: host.to_owned(), port }
@@ -230,7 +230,7 @@ mod tests {
             ("redis://[::1]", "::1", 6379, None, None, 0, false),
         ] {
             let address = Address::parse(url).unwrap();
-            assert_eq!(address.target, Target::Server(tcp(host, port)), "{url}");
+            assert_eq!(address.target, StoreAddress::Server(tcp(host, port)), "{url}");
             assert_eq!(address.login.username(), user, "{url}");
             assert_eq!(address.login.password(), password, "{url}");
             assert_eq!(address.login.db(), db, "{url}");
@@ -242,17 +242,17 @@ mod tests {
     fn several_hosts_are_sentinels_or_cluster_nodes() {
         let address = Address::parse("redis+sentinel://u:p@a:1,b/mymaster/4").unwrap();
         let sentinels = vec![tcp("a", 1), tcp("b", 26_379)];
-        assert_eq!(address.target, Target::Sentinel { sentinels, master: "mymaster".to_owned() });
+        assert_eq!(address.target, StoreAddress::Sentinel { sentinels, master: "mymaster".to_owned() });
         assert_eq!((address.login.db(), address.login.username()), (4, Some("u")));
         let address = Address::parse("rediss+cluster://a:1,[::1]:2,c").unwrap();
-        assert_eq!(address.target, Target::Cluster(vec![tcp("a", 1), tcp("::1", 2), tcp("c", 6379)]));
+        assert_eq!(address.target, StoreAddress::Cluster(vec![tcp("a", 1), tcp("::1", 2), tcp("c", 6379)]));
         assert!(address.tls);
     }
 
     #[test]
     fn a_unix_socket_has_its_login_in_the_query() {
         let address = Address::parse("redis+unix:///run/r.sock?db=2&user=u&pass=p%26").unwrap();
-        assert_eq!(address.target, Target::Server(Endpoint::Unix("/run/r.sock".into())));
+        assert_eq!(address.target, StoreAddress::Server(Endpoint::Unix("/run/r.sock".into())));
         assert_eq!((address.login.db(), address.login.password()), (2, Some("p&")));
     }
 

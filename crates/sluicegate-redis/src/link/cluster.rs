@@ -49,11 +49,11 @@ const NODES_MAX: usize = 1000;
 
 /// A cluster and the connections to its nodes.
 pub(crate) struct Cluster {
-    shared: Arc<Shared>,
+    shared: Arc<ClusterShared>,
     refresher: JoinHandle<()>,
 }
 
-struct Shared {
+struct ClusterShared {
     seeds: Vec<Endpoint>,
     dialer: Dialer,
     deadline: Duration,
@@ -89,7 +89,7 @@ struct SlotTable {
 }
 
 /// A call without an answer yet.
-struct Pending<'a> {
+struct PendingCall<'a> {
     index: usize,
     call: &'a ScriptCall,
     /// The node that a redirection named, and whether `ASKING` is needed. `None` leaves it to the
@@ -105,7 +105,7 @@ impl Cluster {
         deadline: Duration,
         evicted_keys: Arc<AtomicU64>,
     ) -> Cluster {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ClusterShared {
             seeds,
             dialer,
             deadline,
@@ -125,7 +125,7 @@ impl Cluster {
         until: Instant,
     ) -> Vec<Result<Value, StoreFailure>> {
         let pending =
-            calls.iter().enumerate().map(|(index, call)| Pending { index, call, to: None }).collect();
+            calls.iter().enumerate().map(|(index, call)| PendingCall { index, call, to: None }).collect();
         let mut answers =
             vec![Err(CallError::Unavailable("no cluster node for this call".to_owned())); calls.len()];
         self.shared.send(pending, &mut answers, until).await;
@@ -171,17 +171,17 @@ impl Drop for Cluster {
 }
 
 /// What to do after a redirection or a TRYAGAIN.
-struct Next {
+struct NextAttempt {
     to: Option<(Arc<Member>, bool)>,
     /// Whether to wait first.
     later: bool,
 }
 
-impl Shared {
+impl ClusterShared {
     /// Sends calls until each has an answer, or the last reason for having none.
     async fn send(
         &self,
-        mut pending: Vec<Pending<'_>>,
+        mut pending: Vec<PendingCall<'_>>,
         answers: &mut [Result<Value, CallError>],
         until: Instant,
     ) {
@@ -223,7 +223,7 @@ impl Shared {
                         && let Some(next) = self.next(&member, none)
                     {
                         later |= next.later;
-                        pending.push(Pending { to: next.to, ..one });
+                        pending.push(PendingCall { to: next.to, ..one });
                     }
                     answers[one.index] = answer;
                 }
@@ -236,11 +236,11 @@ impl Shared {
     /// Groups calls by node. A call without a node gets its error.
     async fn grouped<'a>(
         &self,
-        pending: Vec<Pending<'a>>,
+        pending: Vec<PendingCall<'a>>,
         answers: &mut [Result<Value, CallError>],
         until: Instant,
-    ) -> Vec<(Arc<Member>, Vec<Pending<'a>>)> {
-        let mut groups: Vec<(Arc<Member>, Vec<Pending<'a>>)> = Vec::new();
+    ) -> Vec<(Arc<Member>, Vec<PendingCall<'a>>)> {
+        let mut groups: Vec<(Arc<Member>, Vec<PendingCall<'a>>)> = Vec::new();
         let mut indices: HashMap<usize, usize> = HashMap::new();
         for one in pending {
             let member = match &one.to {
@@ -263,7 +263,7 @@ impl Shared {
     }
 
     /// Returns where to send a call after this error, if it may be sent again.
-    fn next(&self, member: &Member, none: &CallError) -> Option<Next> {
+    fn next(&self, member: &Member, none: &CallError) -> Option<NextAttempt> {
         match none {
             CallError::Moved(message) | CallError::Ask(message) => {
                 let asking = matches!(none, CallError::Ask(_));
@@ -271,9 +271,9 @@ impl Shared {
                     self.stale.notify_one();
                 }
                 let endpoint = redirected(message, &member.endpoint)?;
-                Some(Next { to: Some((self.member(&endpoint)?, asking)), later: false })
+                Some(NextAttempt { to: Some((self.member(&endpoint)?, asking)), later: false })
             }
-            CallError::TryAgain(_) | CallError::ClusterDown(_) => Some(Next { to: None, later: true }),
+            CallError::TryAgain(_) | CallError::ClusterDown(_) => Some(NextAttempt { to: None, later: true }),
             CallError::ReadOnly(_) => {
                 self.stale.notify_one();
                 None

@@ -62,7 +62,7 @@ pub(crate) struct Dialer {
 }
 
 /// A connection, closed on drop.
-pub(crate) struct Connection {
+pub(crate) struct NodeConnection {
     pub(crate) connection: MultiplexedConnection,
     driver: JoinHandle<()>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Connection {
 impl Dialer {
     /// Connects. It sets no timeout of its own: [`CONNECT_TIMEOUT`] covers everything that the
     /// caller does.
-    pub(crate) async fn dial(&self, endpoint: &Endpoint) -> Result<Connection, NodeError> {
+    pub(crate) async fn dial(&self, endpoint: &Endpoint) -> Result<NodeConnection, NodeError> {
         let unreachable = |error: std::io::Error| NodeError::Unreachable(format!("{endpoint}: {error}"));
         match endpoint {
             Endpoint::Tcp { host, port } => {
@@ -99,7 +99,7 @@ impl Dialer {
         }
     }
 
-    async fn open<S>(&self, endpoint: &Endpoint, stream: S) -> Result<Connection, NodeError>
+    async fn open<S>(&self, endpoint: &Endpoint, stream: S) -> Result<NodeConnection, NodeError>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -110,11 +110,11 @@ impl Dialer {
             .set_pipeline_buffer_size(COMMANDS_WAITING_MAX);
         let made = MultiplexedConnection::new_with_config(&self.login, stream, config).await;
         let (connection, driver) = made.map_err(|error| error_at(endpoint, &error))?;
-        Ok(Connection { connection, driver: tokio::spawn(driver) })
+        Ok(NodeConnection { connection, driver: tokio::spawn(driver) })
     }
 }
 
-impl Connection {
+impl NodeConnection {
     /// Waits until the connection has ended.
     pub(crate) async fn ended(&mut self) {
         // An error means that the task was aborted, which ends the connection too.
@@ -181,7 +181,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for NodeConnection {
     fn drop(&mut self) {
         self.driver.abort();
     }

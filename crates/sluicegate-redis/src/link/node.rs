@@ -20,7 +20,7 @@
 use super::address::Endpoint;
 use super::breaker::{Backoff, Breaker, WAIT_MAX};
 use super::call_error::CallError;
-use super::connection::{Connection, Dialer, NodeError, Role, in_time};
+use super::connection::{Dialer, NodeConnection, NodeError, Role, in_time};
 use super::pipeline::{self, Channel, Outgoing};
 use super::sentinel;
 use super::watch::Watch;
@@ -90,11 +90,11 @@ impl NodeHealth {
 
 /// A server and its connection. Dropping this closes it.
 pub(crate) struct Node {
-    shared: Arc<Shared>,
+    shared: Arc<NodeShared>,
     supervisor: JoinHandle<()>,
 }
 
-struct Shared {
+struct NodeShared {
     name: String,
     settings: NodeSettings,
     phase: watch::Sender<Phase>,
@@ -134,7 +134,7 @@ impl Node {
             }
         };
         let watch = Watch::new(Arc::clone(&settings.evicted_keys));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(NodeShared {
             name,
             settings,
             watch,
@@ -261,7 +261,7 @@ impl Phase {
     }
 }
 
-impl Shared {
+impl NodeShared {
     fn channel_now(&self) -> Option<Result<(Channel, u64), CallError>> {
         match self.phase.borrow().settled()? {
             Ok(up) => Some(Ok((up.channel.clone(), up.epoch))),
@@ -356,7 +356,7 @@ impl Shared {
         self.settings.on_down.notify_one();
     }
 
-    fn set_up(&self, connection: &Connection) {
+    fn set_up(&self, connection: &NodeConnection) {
         if self.reported_down.swap(false, Relaxed) {
             self.breaker.half_open();
             tracing::info!(store = %self.name, "store available again");
@@ -388,7 +388,7 @@ impl Shared {
         }
     }
 
-    async fn connect(&self) -> Result<(Connection, Endpoint), NodeError> {
+    async fn connect(&self) -> Result<(NodeConnection, Endpoint), NodeError> {
         let endpoint = match &self.settings.route {
             Route::Fixed(endpoint) => endpoint.clone(),
             Route::Sentinel { sentinels, master } => {
@@ -405,7 +405,7 @@ impl Shared {
     }
 
     /// Maintains a connection until it has to be replaced.
-    async fn maintain(&self, connection: &mut Connection, endpoint: &Endpoint, backoff: &mut Backoff) {
+    async fn maintain(&self, connection: &mut NodeConnection, endpoint: &Endpoint, backoff: &mut Backoff) {
         let channel = Channel::new(connection.connection.clone());
         let mut watch = pin!(self.watch.run(&self.name, channel));
         loop {
@@ -435,7 +435,7 @@ impl Shared {
 }
 
 /// Keeps a node connected until the task is aborted.
-async fn supervise(shared: Arc<Shared>) {
+async fn supervise(shared: Arc<NodeShared>) {
     let mut backoff = Backoff::new();
     loop {
         let (mut connection, endpoint) = match shared.connect().await {

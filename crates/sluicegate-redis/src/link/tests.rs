@@ -9,7 +9,7 @@ mod server;
 use super::Link;
 use crate::failure::ConnectError;
 use crate::script::{Script, ScriptCall};
-use crate::store::Settings;
+use crate::store::StoreSettings;
 use futures_util::FutureExt as _;
 use redis::Value;
 use redis_testkit::Server;
@@ -33,8 +33,8 @@ const GENEROUS: Duration = Duration::from_secs(60);
 /// A deadline that is meant to be missed. Five of them are shorter than `CONNECT_TIMEOUT`.
 const SHORT: Duration = Duration::from_millis(150);
 
-fn settings(url: &str, deadline: Duration) -> Settings {
-    Settings { deadline, key_prefix: String::new(), ..Settings::new(url) }
+fn settings(url: &str, deadline: Duration) -> StoreSettings {
+    StoreSettings { deadline, key_prefix: String::new(), ..StoreSettings::new(url) }
 }
 
 async fn link_with(url: &str, deadline: Duration) -> Link {

@@ -29,7 +29,7 @@ pub(super) struct LeaseDecision {
 /// The reply of a semaphore script.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum LeaseReply {
-    Done(Outcome),
+    Done(StatusReply),
     /// Nothing was done yet: more expired leases or waiters have to be removed first.
     MoreExpired,
     /// Nothing was done: the key's data is not ours.
@@ -38,7 +38,7 @@ pub(super) enum LeaseReply {
 
 /// A status, followed by numbers.
 #[derive(PartialEq, Eq, Debug)]
-pub(super) struct Outcome {
+pub(super) struct StatusReply {
     pub(super) status: u8,
     pub(super) numbers: Vec<u64>,
 }
@@ -59,14 +59,14 @@ impl LeaseReply {
                 let numbers = rest.split(|byte| *byte == b' ');
                 let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
                 let numbers = numbers.map(number).collect::<Option<_>>()?;
-                Some(LeaseReply::Done(Outcome { status: *status, numbers }))
+                Some(LeaseReply::Done(StatusReply { status: *status, numbers }))
             }
             [] => None,
         }
     }
 }
 
-impl Outcome {
+impl StatusReply {
     /// Whether a lease was renewed or released, and when.
     pub(super) fn done_at(&self) -> Option<(bool, Time)> {
         let [now] = *self.numbers.as_slice() else { return None };
@@ -85,7 +85,7 @@ impl LeaseLimit {
     /// another.
     pub(super) fn decided(
         &self,
-        outcome: &Outcome,
+        outcome: &StatusReply,
         cost: u64,
         acquires: bool,
     ) -> Result<LeaseDecision, StoreFailure> {
@@ -93,7 +93,7 @@ impl LeaseLimit {
     }
 
     /// Computes what the key's leases use. Their sum and the last expiry are all that matters.
-    pub(super) fn usage(&self, outcome: &Outcome) -> Result<Usage, StoreFailure> {
+    pub(super) fn usage(&self, outcome: &StatusReply) -> Result<Usage, StoreFailure> {
         let used = || {
             let [now, sum, _, _, last_at, ..] = *outcome.numbers.as_slice() else { return None };
             let mut leases = Leases::default();
@@ -105,7 +105,7 @@ impl LeaseLimit {
         used().ok_or_else(bad_state)
     }
 
-    fn recomputed(&self, outcome: &Outcome, cost: u64, acquires: bool) -> Option<LeaseDecision> {
+    fn recomputed(&self, outcome: &StatusReply, cost: u64, acquires: bool) -> Option<LeaseDecision> {
         let [now, sum, ahead_cost, enough_at, last_at, ahead, sequence] = *outcome.numbers.as_slice() else {
             return None;
         };
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn only_our_replies_are_parsed() {
-        let outcome = Outcome { status: b'1', numbers: vec![2, 3] };
+        let outcome = StatusReply { status: b'1', numbers: vec![2, 3] };
         assert_eq!(read("12 3"), Some(LeaseReply::Done(outcome)));
         assert_eq!((read("m"), read("x")), (Some(LeaseReply::MoreExpired), Some(LeaseReply::Unreadable)));
         for other in ["", "1", "1 ", "1-5", "1inf", "1nan 7", "0 1 2", "118446744073709551616"] {

@@ -7,7 +7,7 @@
 //! others. A semaphore that is dropped again, because the new configuration is rejected, leaves the
 //! previous limit in place.
 
-use super::waiters::{WaiterCounts, Waiters};
+use super::waiters::{LeaseWaiters, WaiterCounts};
 use sluicegate::Span;
 use sluicegate_core::concurrency::Concurrency;
 use std::collections::{BTreeMap, HashMap};
@@ -15,14 +15,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The scopes of a store that are in use in this process.
 #[derive(Default)]
-pub(crate) struct Scopes {
-    known: Mutex<HashMap<Box<str>, Weak<Scope>>>,
+pub(crate) struct ScopeStates {
+    known: Mutex<HashMap<Box<str>, Weak<ScopeState>>>,
     counts: Arc<WaiterCounts>,
 }
 
 /// A scope.
-pub(super) struct Scope {
-    pub(super) waiters: Waiters,
+pub(super) struct ScopeState {
+    pub(super) waiters: LeaseWaiters,
     members: Mutex<Members>,
 }
 
@@ -36,7 +36,7 @@ struct Members {
 
 /// A semaphore's registration in its scope, removed on drop.
 pub(super) struct ScopeMember {
-    scope: Arc<Scope>,
+    scope: Arc<ScopeState>,
     number: u64,
     /// The key that the limit is an exception for, if it is one.
     only_for: Option<Arc<[u8]>>,
@@ -59,15 +59,15 @@ impl LeaseLimit {
     }
 }
 
-impl Scopes {
+impl ScopeStates {
     /// Registers a semaphore of a scope, for one key alone if `only_for` names it.
     pub(super) fn join(&self, name: &str, only_for: Option<Arc<[u8]>>, limit: LeaseLimit) -> ScopeMember {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let scope = known.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
             // Scopes that are not in use are removed before one is added.
             known.retain(|_, scope| scope.strong_count() > 0);
-            let waiters = Waiters::new(Arc::clone(&self.counts));
-            let scope = Arc::new(Scope { waiters, members: Mutex::default() });
+            let waiters = LeaseWaiters::new(Arc::clone(&self.counts));
+            let scope = Arc::new(ScopeState { waiters, members: Mutex::default() });
             known.insert(name.into(), Arc::downgrade(&scope));
             scope
         });
@@ -77,7 +77,7 @@ impl Scopes {
     }
 }
 
-impl Scope {
+impl ScopeState {
     fn lock(&self) -> MutexGuard<'_, Members> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,7 +122,7 @@ impl ScopeMember {
         row.last_key_value().map_or(self.limit, |(_, limit)| *limit)
     }
 
-    pub(super) fn waiters(&self) -> &Waiters {
+    pub(super) fn waiters(&self) -> &LeaseWaiters {
         &self.scope.waiters
     }
 }
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn the_newest_limit_applies_and_exceptions_are_per_key() {
-        let scopes = Scopes::default();
+        let scopes = ScopeStates::default();
         let old = scopes.join("jobs", None, limit(10));
         let old_exception = scopes.join("jobs", Some(b"user:43"[..].into()), limit(100));
         assert_eq!((current_limit(&old, "user:42"), current_limit(&old, "user:43")), (10, 100));
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn unused_scopes_and_limits_are_removed() {
-        let scopes = Scopes::default();
+        let scopes = ScopeStates::default();
         for scope in 0..1_000_u32 {
             drop(scopes.join(&scope.to_string(), Some(b"user:42"[..].into()), limit(1)));
         }

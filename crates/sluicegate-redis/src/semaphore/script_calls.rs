@@ -5,7 +5,7 @@ use super::Inner;
 use super::acquire::QueueEntry;
 use super::id::StoreId;
 use super::polling::WAITER_TTL_MAX;
-use super::reply::{LeaseDecision, LeaseReply, Outcome};
+use super::reply::{LeaseDecision, LeaseReply, StatusReply};
 use super::scope::LeaseLimit;
 use crate::failure::{bad_state, unreadable_state};
 use crate::round_trip::RoundTrip;
@@ -64,7 +64,7 @@ impl Inner {
         cost: u64,
         limit: LeaseLimit,
         now: Option<Time>,
-    ) -> Result<Outcome, StoreFailure> {
+    ) -> Result<StatusReply, StoreFailure> {
         let mut call = ScriptCall::new(&scripts::PEEK, &self.names.of_semaphore(key)).at(now);
         call.arg(cost).arg(limit.concurrency.count());
         call.arg(SCAN_MAX).arg(Span::from(WAITER_TTL_MAX).as_micros());
@@ -121,7 +121,7 @@ impl Inner {
         call: &ScriptCall,
         limit: LeaseLimit,
         now: Option<Time>,
-    ) -> Result<Outcome, StoreFailure> {
+    ) -> Result<StatusReply, StoreFailure> {
         send(self.store.inner.admit_return(1).await, call, limit, now).await
     }
 }
@@ -132,7 +132,7 @@ async fn send(
     call: &ScriptCall,
     limit: LeaseLimit,
     now: Option<Time>,
-) -> Result<Outcome, StoreFailure> {
+) -> Result<StatusReply, StoreFailure> {
     limit.check_time(now)?;
     loop {
         let value = round_trip.send_one(call).await?;

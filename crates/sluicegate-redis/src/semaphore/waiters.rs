@@ -17,22 +17,22 @@ pub(super) struct WaiterCounts {
 }
 
 /// The waiters for the keys of a scope.
-pub(super) struct Waiters {
+pub(super) struct LeaseWaiters {
     counts: Arc<WaiterCounts>,
-    queues: Mutex<Queues>,
+    queues: Mutex<LeaseQueues>,
 }
 
 #[derive(Default)]
-struct Queues {
+struct LeaseQueues {
     /// Never reused.
     next_arrival: u64,
     waiters: usize,
     /// The queue of each key. It exists only while it has a waiter.
-    by_key: HashMap<Arc<[u8]>, Queue>,
+    by_key: HashMap<Arc<[u8]>, LeaseQueue>,
 }
 
 /// Waiters in the order of the store's queue, followed by those that are not in it yet.
-type Queue = BTreeMap<Position, Arc<Notify>>;
+type LeaseQueue = BTreeMap<Position, Arc<Notify>>;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
@@ -46,20 +46,20 @@ struct Position {
 const NOT_QUEUED: u64 = u64::MAX;
 
 /// A waiter; dropping it leaves the queue.
-pub(super) struct Waiter<'a> {
-    waiters: &'a Waiters,
+pub(super) struct LeaseWaiter<'a> {
+    waiters: &'a LeaseWaiters,
     key: Arc<[u8]>,
     position: Position,
     woken: Arc<Notify>,
 }
 
-impl Waiters {
-    pub(super) fn new(counts: Arc<WaiterCounts>) -> Waiters {
-        Waiters { counts, queues: Mutex::default() }
+impl LeaseWaiters {
+    pub(super) fn new(counts: Arc<WaiterCounts>) -> LeaseWaiters {
+        LeaseWaiters { counts, queues: Mutex::default() }
     }
 
     /// Adds a waiter. `None` if the scope has `max_waiters`, or the store [`WAITERS_MAX`].
-    pub(super) fn join(&self, key: &[u8], max_waiters: usize) -> Option<Waiter<'_>> {
+    pub(super) fn join(&self, key: &[u8], max_waiters: usize) -> Option<LeaseWaiter<'_>> {
         let mut queues = self.lock();
         if queues.waiters >= max_waiters || !self.counts.try_add() {
             return None;
@@ -73,7 +73,7 @@ impl Waiters {
             self.counts.queues.fetch_add(1, Relaxed);
         }
         queue.insert(position, Arc::clone(&woken));
-        Some(Waiter { waiters: self, key, position, woken })
+        Some(LeaseWaiter { waiters: self, key, position, woken })
     }
 
     /// Wakes the head of a key's queue, which polls at once.
@@ -91,12 +91,12 @@ impl Waiters {
         (queues.waiters, queues.by_key.len())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queues> {
+    fn lock(&self) -> MutexGuard<'_, LeaseQueues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn head_of(queue: &Queue) -> Option<Arc<Notify>> {
+fn head_of(queue: &LeaseQueue) -> Option<Arc<Notify>> {
     queue.first_key_value().map(|(_, woken)| Arc::clone(woken))
 }
 
@@ -114,7 +114,7 @@ impl WaiterCounts {
     }
 }
 
-impl Waiter<'_> {
+impl LeaseWaiter<'_> {
     /// How often it polls, given the current number of waiters.
     pub(super) fn poll_rate(&self) -> PollRate {
         let queues = self.waiters.lock();
@@ -152,7 +152,7 @@ impl Waiter<'_> {
     }
 }
 
-impl Drop for Waiter<'_> {
+impl Drop for LeaseWaiter<'_> {
     /// Wakes the next waiter, which has moved up.
     fn drop(&mut self) {
         let counts = &self.waiters.counts;
@@ -177,13 +177,13 @@ impl Drop for Waiter<'_> {
 mod tests {
     use super::*;
 
-    fn counts(waiters: &Waiters) -> (usize, usize) {
+    fn counts(waiters: &LeaseWaiters) -> (usize, usize) {
         (waiters.counts.waiters.load(Relaxed), waiters.counts.queues.load(Relaxed))
     }
 
     #[tokio::test]
     async fn the_head_is_woken_then_the_next_and_no_queue_is_left() {
-        let waiters = Waiters::new(Arc::default());
+        let waiters = LeaseWaiters::new(Arc::default());
         let (first, second) = (waiters.join(b"user:42", 3).unwrap(), waiters.join(b"user:42", 3).unwrap());
         let other = waiters.join(b"user:43", 3).unwrap();
         assert!(waiters.join(b"user:44", 3).is_none());
@@ -199,10 +199,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_head_is_the_waiter_with_the_lowest_sequence() {
-        let waiters = Waiters::new(Arc::default());
+        let waiters = LeaseWaiters::new(Arc::default());
         let join = || waiters.join(b"user:42", 9).unwrap();
         let (mut slow, mut quick, newcomer) = (join(), join(), join());
-        let is_head = |waiter: &Waiter<'_>| {
+        let is_head = |waiter: &LeaseWaiter<'_>| {
             waiters.lock().by_key[&b"user:42"[..]].first_key_value().unwrap().0 == &waiter.position
         };
         assert!(is_head(&slow));
@@ -223,14 +223,14 @@ mod tests {
 
     #[test]
     fn all_scopes_of_a_store_share_one_bound_and_one_budget() {
-        let one = Waiters::new(Arc::default());
-        let other = Waiters::new(Arc::clone(&one.counts));
+        let one = LeaseWaiters::new(Arc::default());
+        let other = LeaseWaiters::new(Arc::clone(&one.counts));
         let deadline = std::time::Duration::ZERO;
-        let ttl = |waiter: &Waiter<'_>| waiter.poll_rate().waiter_ttl(deadline);
+        let ttl = |waiter: &LeaseWaiter<'_>| waiter.poll_rate().waiter_ttl(deadline);
         let alone = one.join(b"user:42", usize::MAX).unwrap();
         assert_eq!(ttl(&alone), PollRate::new(true, 1).waiter_ttl(deadline));
         let keys: Vec<String> = (0..4_000).map(|key: u32| key.to_string()).collect();
-        let mut many: Vec<Waiter<'_>> =
+        let mut many: Vec<LeaseWaiter<'_>> =
             keys.iter().map(|key| other.join(key.as_bytes(), usize::MAX).unwrap()).collect();
         while let Some(waiter) = other.join(b"0", usize::MAX) {
             many.push(waiter);

@@ -1,13 +1,12 @@
 //! A call: one rule, one key and one cost, looked up and within bounds.
 //!
-//! Each verb follows the same three steps. The key's policy answers at once if the key is unlimited
-//! or blocked. Otherwise the backend of the key's limits decides. The answer then becomes a
-//! [`Decided`] under the call's rule, which adds shadow mode and the reason for a denial. If the
-//! verb charges, the answer is also counted.
+//! An unlimited or blocked key is answered at once. For any other, the backend of the key's limits
+//! decides. The answer then becomes a [`Decided`] under the call's rule, which adds shadow mode and
+//! the reason for a denial. If the verb charges, the answer is also counted.
 
 use super::RequestError;
 use super::decided::Decided;
-use super::rule::{Policy, PolicyId, Rule};
+use super::rule::{KeyLimits, KeyLimitsId, Rule};
 use super::rule_cache::CachedRule;
 use super::storage::AnyBackend;
 use sluicegate::backend::Answer;
@@ -19,19 +18,19 @@ use std::sync::Arc;
 
 /// One rule, key and cost. Created by [`Engine::call`](super::Engine::call),
 /// [`Engine::check`](super::Engine::check) and [`Engine::throttle`](super::Engine::throttle).
-pub struct Call<'a> {
+pub struct RuleCall<'a> {
     pub(super) rule: Arc<CachedRule>,
-    policy: PolicyId,
+    key_limits: KeyLimitsId,
     pub(super) key: &'a [u8],
     pub(super) cost: u64,
-    verb: Verb,
+    verb: BatchVerb,
     /// The hash of the key, computed in advance for a check in memory.
     hashed: Option<HashedKey>,
 }
 
 /// What [`decide`](super::decide) does with a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verb {
+pub(super) enum BatchVerb {
     Check,
     CheckWithin(Span),
     Peek,
@@ -61,17 +60,17 @@ impl LimitUsage {
     }
 }
 
-impl<'a> Call<'a> {
-    pub(super) fn new(rule: Arc<CachedRule>, key: &'a [u8], cost: u64, verb: Verb) -> Call<'a> {
-        let policy = rule.policy_id(key);
-        let hashed = match rule.policy(policy) {
-            Policy::Limits(limits) if verb == Verb::Check => match &limits.backend {
+impl<'a> RuleCall<'a> {
+    pub(super) fn new(rule: Arc<CachedRule>, key: &'a [u8], cost: u64, verb: BatchVerb) -> RuleCall<'a> {
+        let key_limits = rule.key_limits_id(key);
+        let hashed = match rule.key_limits(key_limits) {
+            KeyLimits::Limits(limits) if verb == BatchVerb::Check => match &limits.backend {
                 AnyBackend::Memory(limiter) => Some(limiter.hash(key)),
                 AnyBackend::Redis { .. } | AnyBackend::Leases(_) => None,
             },
             _ => None,
         };
-        Call { rule, policy, key, cost, verb, hashed }
+        RuleCall { rule, key_limits, key, cost, verb, hashed }
     }
 
     /// The rule that decides the call.
@@ -81,23 +80,23 @@ impl<'a> Call<'a> {
 
     /// The limits that apply to the key; empty if it is unlimited or blocked.
     pub fn limit_list(&self) -> &[Limit] {
-        match self.policy() {
-            Policy::Limits(limits) => limits.list(),
-            Policy::Unlimited | Policy::Blocked => &[],
+        match self.key_limits() {
+            KeyLimits::Limits(limits) => limits.list(),
+            KeyLimits::Unlimited | KeyLimits::Blocked => &[],
         }
     }
 
-    /// The policy that applies to the key.
+    /// What applies to the key.
     #[inline]
-    pub(super) fn policy(&self) -> Policy<'_> {
-        self.rule.policy(self.policy)
+    pub(super) fn key_limits(&self) -> KeyLimits<'_> {
+        self.rule.key_limits(self.key_limits)
     }
 
     /// Prefetches the key's state into the processor's cache. For a batch, create all calls, then
     /// touch them all, then decide them, so that the cache misses overlap instead of adding up.
     #[inline]
     pub fn touch(&self) {
-        if let (Some(hashed), Policy::Limits(limits)) = (self.hashed, self.policy())
+        if let (Some(hashed), KeyLimits::Limits(limits)) = (self.hashed, self.key_limits())
             && let AnyBackend::Memory(limiter) = &limits.backend
         {
             limiter.touch(hashed);
@@ -108,22 +107,24 @@ impl<'a> Call<'a> {
     /// none.
     #[inline]
     pub(super) fn decide_in_memory(&self, now: Time) -> Option<Result<Decided<'_>, RequestError>> {
-        let limits = match self.policy() {
-            Policy::Limits(limits) => limits,
-            Policy::Unlimited => return Some(Ok(self.decided_in_batch(UNLIMITED.into(), now))),
-            Policy::Blocked => return Some(Ok(self.decided_in_batch(BLOCKED.into(), now))),
+        let limits = match self.key_limits() {
+            KeyLimits::Limits(limits) => limits,
+            KeyLimits::Unlimited => return Some(Ok(self.decided_in_batch(UNLIMITED.into(), now))),
+            KeyLimits::Blocked => return Some(Ok(self.decided_in_batch(BLOCKED.into(), now))),
         };
         let AnyBackend::Memory(limiter) = &limits.backend else { return None };
-        let Call { key, cost, .. } = *self;
+        let RuleCall { key, cost, .. } = *self;
         let decision = match (self.verb, self.hashed) {
-            (Verb::Check, Some(hashed)) => limiter.check_hashed_at(hashed, cost, now),
-            (Verb::Check, None) => limiter.check_at(key, cost, now),
-            (Verb::Peek, _) => limiter.peek_at(key, cost, now),
-            (Verb::CheckWithin(max_wait), _) => match limiter.check_within_at(key, cost, max_wait, now) {
-                Ok(decision) => decision,
-                Err(error) => return Some(Err(error.into())),
-            },
-            (Verb::Refund, _) => match limiter.refund_at(key, cost, now) {
+            (BatchVerb::Check, Some(hashed)) => limiter.check_hashed_at(hashed, cost, now),
+            (BatchVerb::Check, None) => limiter.check_at(key, cost, now),
+            (BatchVerb::Peek, _) => limiter.peek_at(key, cost, now),
+            (BatchVerb::CheckWithin(max_wait), _) => {
+                match limiter.check_within_at(key, cost, max_wait, now) {
+                    Ok(decision) => decision,
+                    Err(error) => return Some(Err(error.into())),
+                }
+            }
+            (BatchVerb::Refund, _) => match limiter.refund_at(key, cost, now) {
                 Ok(decision) => decision,
                 Err(error) => return Some(Err(error.into())),
             },
@@ -138,12 +139,12 @@ impl<'a> Call<'a> {
         }
         let (backend, at) = self.limits().checks(now)?;
         let answer = match self.verb {
-            Verb::Check => backend.check(&self.key, self.cost, at).await,
-            Verb::CheckWithin(max_wait) => {
+            BatchVerb::Check => backend.check(&self.key, self.cost, at).await,
+            BatchVerb::CheckWithin(max_wait) => {
                 backend.check_within(&self.key, self.cost, max_wait.into(), at).await
             }
-            Verb::Peek => backend.peek(&self.key, self.cost, at).await,
-            Verb::Refund => backend.refund(&self.key, self.cost, at).await,
+            BatchVerb::Peek => backend.peek(&self.key, self.cost, at).await,
+            BatchVerb::Refund => backend.refund(&self.key, self.cost, at).await,
         };
         Ok(self.decided_in_batch(answer?, now))
     }
@@ -153,8 +154,8 @@ impl<'a> Call<'a> {
     pub(super) fn check_in_store(
         &self,
     ) -> Option<(&sluicegate_redis::RedisLimiter, super::storage::StoreTime)> {
-        match self.policy() {
-            Policy::Limits(limits) if self.verb == Verb::Check => match &limits.backend {
+        match self.key_limits() {
+            KeyLimits::Limits(limits) if self.verb == BatchVerb::Check => match &limits.backend {
                 AnyBackend::Redis { limiter, time } => Some((limiter, *time)),
                 AnyBackend::Memory(_) | AnyBackend::Leases(_) => None,
             },
@@ -165,14 +166,14 @@ impl<'a> Call<'a> {
     /// Combines an answer with the call's rule, without counting it.
     #[inline]
     pub(super) fn decided(&self, answer: Answer, now: Time) -> Decided<'_> {
-        Decided::new(answer, self.policy(), now, self.rule.spec().shadow)
+        Decided::new(answer, self.key_limits(), now, self.rule.spec().shadow)
     }
 
     /// Combines the answer to a call of a batch with its rule. If the verb charges, counts the
     /// answer in the connection's rule cache.
     #[inline]
     pub(super) fn decided_in_batch(&self, answer: Answer, now: Time) -> Decided<'_> {
-        if let Verb::Check | Verb::CheckWithin(_) = self.verb {
+        if let BatchVerb::Check | BatchVerb::CheckWithin(_) = self.verb {
             self.rule.count_in_batch(!answer.allowed());
         }
         self.decided(answer, now)
@@ -186,10 +187,10 @@ impl<'a> Call<'a> {
 
     /// The answer if the key is unlimited or blocked; `None` if limits have to decide.
     fn without_limits(&self) -> Option<Answer> {
-        match self.policy() {
-            Policy::Unlimited => Some(UNLIMITED.into()),
-            Policy::Blocked => Some(BLOCKED.into()),
-            Policy::Limits(_) => None,
+        match self.key_limits() {
+            KeyLimits::Unlimited => Some(UNLIMITED.into()),
+            KeyLimits::Blocked => Some(BLOCKED.into()),
+            KeyLimits::Limits(_) => None,
         }
     }
 
@@ -282,10 +283,10 @@ impl<'a> Call<'a> {
     /// # Errors
     /// If the shared store does not answer: a fallback does not know the usage.
     pub async fn usage(&self, now: Time) -> Result<Vec<LimitUsage>, RequestError> {
-        let limits = match self.policy() {
-            Policy::Limits(limits) => limits,
-            Policy::Unlimited => return Ok(vec![LimitUsage::without_limits("unlimited", UNLIMITED)]),
-            Policy::Blocked => return Ok(vec![LimitUsage::without_limits("blocked", BLOCKED)]),
+        let limits = match self.key_limits() {
+            KeyLimits::Limits(limits) => limits,
+            KeyLimits::Unlimited => return Ok(vec![LimitUsage::without_limits("unlimited", UNLIMITED)]),
+            KeyLimits::Blocked => return Ok(vec![LimitUsage::without_limits("blocked", BLOCKED)]),
         };
         let at = limits.backend.at(now);
         let usages = match &limits.backend {
@@ -310,6 +311,6 @@ impl<'a> Call<'a> {
     /// The limits that hold the key's state. For an unlimited or blocked key these are the limits
     /// of its rule, because state belongs to the rule.
     pub(super) fn limits(&self) -> &super::rule::Limits {
-        self.rule.limits_of(self.policy)
+        self.rule.limits_of(self.key_limits)
     }
 }

@@ -9,10 +9,10 @@
 //!   denied.
 
 use super::RequestError;
-use super::call::{BLOCKED, Call, UNLIMITED};
+use super::call::{BLOCKED, RuleCall, UNLIMITED};
 use super::decided::Decided;
 use super::leases::use_acquire;
-use super::rule::Policy;
+use super::rule::KeyLimits;
 use super::storage::AnyBackend;
 use sluicegate::backend::Answer;
 use sluicegate::{Decision, Time, check_all_each_at};
@@ -25,29 +25,29 @@ use sluicegate_redis::OnStoreFailure;
 /// An allowed request is counted by every rule; a denied one by the rules that denied it or, if
 /// none of them did (no room, no store), by every rule.
 pub(super) async fn check_all<'c>(
-    calls: &'c [Call<'_>],
+    calls: &'c [RuleCall<'_>],
     now: Time,
 ) -> Result<(Decided<'c>, Vec<Decided<'c>>), RequestError> {
     let mut each: Vec<Answer> = Vec::with_capacity(calls.len());
     let mut participants: Vec<usize> = Vec::with_capacity(calls.len());
     let mut blocked = None;
     for (index, call) in calls.iter().enumerate() {
-        each.push(match call.policy() {
-            Policy::Blocked => BLOCKED.of_call(index).into(),
-            Policy::Unlimited | Policy::Limits(_) => UNLIMITED.into(),
+        each.push(match call.key_limits() {
+            KeyLimits::Blocked => BLOCKED.of_call(index).into(),
+            KeyLimits::Unlimited | KeyLimits::Limits(_) => UNLIMITED.into(),
         });
-        match call.policy() {
-            Policy::Limits(_) => participants.push(index),
-            Policy::Blocked if blocked.is_none() && !is_shadow(call) => blocked = Some(each[index]),
-            Policy::Blocked | Policy::Unlimited => {}
+        match call.key_limits() {
+            KeyLimits::Limits(_) => participants.push(index),
+            KeyLimits::Blocked if blocked.is_none() && !is_shadow(call) => blocked = Some(each[index]),
+            KeyLimits::Blocked | KeyLimits::Unlimited => {}
         }
     }
     let all = if let Some(blocked) = blocked {
         for index in participants {
-            let Call { key, cost, .. } = calls[index];
+            let RuleCall { key, cost, .. } = calls[index];
             each[index] = of_call(calls[index].limits().peek(key, cost, now).await?, index);
         }
-        Decided::new(blocked, Policy::Blocked, now, false)
+        Decided::new(blocked, KeyLimits::Blocked, now, false)
     } else {
         loop {
             let (answer, decisions) = charge(calls, &participants, now).await?;
@@ -87,13 +87,13 @@ fn of_call(answer: Answer, index: usize) -> Answer {
     Answer::new(answer.decision().of_call(index), answer.source())
 }
 
-fn is_shadow(call: &Call<'_>) -> bool {
+fn is_shadow(call: &RuleCall<'_>) -> bool {
     call.rule.spec().shadow
 }
 
 /// Charges the participating calls if all of them are allowed. They are all in one store.
 async fn charge(
-    calls: &[Call<'_>],
+    calls: &[RuleCall<'_>],
     participants: &[usize],
     now: Time,
 ) -> Result<(Answer, Vec<Decision>), RequestError> {
@@ -135,14 +135,14 @@ async fn charge(
 /// The overall answer: if allowed, that of all limits together; if denied, that of the call with
 /// the longest retry time, the first on a tie.
 fn overall<'c>(
-    calls: &'c [Call<'_>],
+    calls: &'c [RuleCall<'_>],
     participants: &[usize],
     each: &[Answer],
     answer: Answer,
     now: Time,
 ) -> Decided<'c> {
     if participants.is_empty() {
-        return Decided::new(UNLIMITED.into(), Policy::Unlimited, now, false);
+        return Decided::new(UNLIMITED.into(), KeyLimits::Unlimited, now, false);
     }
     let by_limits = !answer.allowed() && !answer.source().is_fallback();
     let denied = participants.iter().copied().filter(|index| by_limits && !each[*index].allowed());
@@ -153,8 +153,8 @@ fn overall<'c>(
             },
         );
     match longest {
-        Some(index) => Decided::new(each[index], calls[index].policy(), now, false),
+        Some(index) => Decided::new(each[index], calls[index].key_limits(), now, false),
         // Allowed; or denied by no limit, because there is no room for a new key, or no store.
-        None => Decided::new(answer, Policy::Unlimited, now, false),
+        None => Decided::new(answer, KeyLimits::Unlimited, now, false),
     }
 }

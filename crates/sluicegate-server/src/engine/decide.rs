@@ -5,14 +5,14 @@
 //! call sees the charges of those before it.
 
 use super::RequestError;
-use super::call::Call;
+use super::call::RuleCall;
 use super::decided::Decided;
 use sluicegate::Time;
 use sluicegate_redis::check_each;
 
 /// Decides calls in order and passes each decision to `reply`.
 pub async fn decide<'c, 'k: 'c>(
-    calls: impl Iterator<Item = &'c Call<'k>> + Clone + Send,
+    calls: impl Iterator<Item = &'c RuleCall<'k>> + Clone + Send,
     now: Time,
     mut reply: impl FnMut(Result<Decided<'c>, RequestError>) + Send,
 ) {
@@ -34,7 +34,7 @@ pub async fn decide<'c, 'k: 'c>(
 
 /// Decides the leading checks in one round trip. If the first call is not a check, decides only
 /// that call. Returns the remaining calls.
-async fn decide_in_store<'c, 'k: 'c, I: Iterator<Item = &'c Call<'k>> + Clone + Send>(
+async fn decide_in_store<'c, 'k: 'c, I: Iterator<Item = &'c RuleCall<'k>> + Clone + Send>(
     mut calls: I,
     now: Time,
     reply: &mut (impl FnMut(Result<Decided<'c>, RequestError>) + Send),

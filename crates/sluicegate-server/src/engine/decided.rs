@@ -1,6 +1,6 @@
 //! An answer combined with its rule, ready for a protocol to write.
 
-use super::rule::Policy;
+use super::rule::KeyLimits;
 use sluicegate::backend::{Answer, Source};
 use sluicegate::{FullPool, RetryAfter, Span, Time};
 
@@ -8,7 +8,7 @@ use sluicegate::{FullPool, RetryAfter, Span, Time};
 #[derive(Clone, Copy)]
 pub struct Decided<'r> {
     answer: Answer,
-    policy: Policy<'r>,
+    key_limits: KeyLimits<'r>,
     at: Time,
     /// A shadow rule decides and counts, but always allows.
     shadow: bool,
@@ -47,8 +47,8 @@ impl Reason {
 
 impl<'r> Decided<'r> {
     #[inline]
-    pub(super) fn new(answer: Answer, policy: Policy<'r>, at: Time, shadow: bool) -> Decided<'r> {
-        Decided { answer, policy, at, shadow }
+    pub(super) fn new(answer: Answer, key_limits: KeyLimits<'r>, at: Time, shadow: bool) -> Decided<'r> {
+        Decided { answer, key_limits, at, shadow }
     }
 
     /// Returns `true` if the call is allowed. A shadow rule allows every call.
@@ -95,10 +95,10 @@ impl<'r> Decided<'r> {
 
     /// The canonical text of the limit that denied the call.
     pub fn denied_by(&self) -> Option<&'r str> {
-        match self.policy {
-            Policy::Blocked => Some("blocked"),
-            Policy::Unlimited => None,
-            Policy::Limits(limits) => limits.text(self.denied_at()?),
+        match self.key_limits {
+            KeyLimits::Blocked => Some("blocked"),
+            KeyLimits::Unlimited => None,
+            KeyLimits::Limits(limits) => limits.text(self.denied_at()?),
         }
     }
 
@@ -120,11 +120,11 @@ impl<'r> Decided<'r> {
     /// Why the limits denied the call.
     pub fn reason(&self) -> Option<Reason> {
         let retry_after = self.answer.retry_after()?;
-        Some(match (self.policy, self.denied_at(), retry_after) {
-            (Policy::Blocked, ..) => Reason::Blocked,
+        Some(match (self.key_limits, self.denied_at(), retry_after) {
+            (KeyLimits::Blocked, ..) => Reason::Blocked,
             _ if self.answer.source() == Source::Denied => Reason::StoreFailed,
             (_, None, _) => Reason::NoRoom,
-            (Policy::Limits(limits), Some(index), _) if limits.starts_after(index, self.at) => {
+            (KeyLimits::Limits(limits), Some(index), _) if limits.starts_after(index, self.at) => {
                 Reason::NotStarted
             }
             (.., RetryAfter::Never) => Reason::CostExceedsLimit,

@@ -1,8 +1,8 @@
 //! Inline limits: built on first use, found by their text afterwards.
 
 use super::leases::{LeaseStats, LeaseTally};
-use super::rule::{Rule, Scope, Tally};
-use super::storage::{Fallback, Storage};
+use super::rule::{Rule, RuleScope, Tally};
+use super::storage::{RuleFallback, Storage};
 use super::throttle::Throttle;
 use super::{RequestError, Settings};
 use sluicegate::limit::Spec;
@@ -17,7 +17,7 @@ const KNOWN_MAX: usize = 4_096;
 
 pub(super) struct Inline {
     storage: Arc<Storage>,
-    fallback: Fallback,
+    fallback: RuleFallback,
     bounds: InlineBounds,
     tally: Arc<Tally>,
     leases: Arc<LeaseTally>,
@@ -70,7 +70,7 @@ impl Inline {
         }
         let limits = Limit::parse_list(text)?;
         limits.iter().try_for_each(|limit| self.bounds.check(limit))?;
-        let scope = Scope::Inline(Limit::list_text(&limits));
+        let scope = RuleScope::Inline(Limit::list_text(&limits));
         let rule = self.rule(&scope, limits)?;
         Ok(remember(&self.limits, text.into(), rule))
     }
@@ -83,11 +83,11 @@ impl Inline {
         }
         let limit: Limit = throttle.limit()?.parse()?;
         self.bounds.check(&limit)?;
-        let rule = self.rule(&Scope::Throttle, vec![limit])?;
+        let rule = self.rule(&RuleScope::Throttle, vec![limit])?;
         Ok(remember(&self.throttles, parameters, rule))
     }
 
-    fn rule(&self, scope: &Scope, limits: Vec<Limit>) -> Result<Arc<Rule>, RequestError> {
+    fn rule(&self, scope: &RuleScope, limits: Vec<Limit>) -> Result<Arc<Rule>, RequestError> {
         let tallies = (&self.tally, &self.leases);
         Ok(Arc::new(Rule::inline(&self.storage, scope, limits, self.fallback, tallies, self.start)?))
     }

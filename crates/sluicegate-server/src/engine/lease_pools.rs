@@ -7,7 +7,7 @@
 
 use super::RequestError;
 use super::Settings;
-use super::rule::Scope;
+use super::rule::RuleScope;
 use super::storage::{Leases, StoreTime};
 use sluicegate::Limit;
 use sluicegate::backend::LeaseBackend;
@@ -35,10 +35,10 @@ impl LeasePools {
     }
 
     /// Builds what grants leases under a limit, for the keys of a scope.
-    pub(super) fn of(&self, scope: &Scope, limit: &Limit) -> Result<Leases, RequestError> {
+    pub(super) fn of(&self, scope: &RuleScope, limit: &Limit) -> Result<Leases, RequestError> {
         let scope = match scope {
-            Scope::Rule(_) => self.all.scope(scope),
-            Scope::Inline(_) | Scope::Throttle => self.inline.counting(scope),
+            RuleScope::Rule(_) => self.all.scope(scope),
+            RuleScope::Inline(_) | RuleScope::Throttle => self.inline.counting(scope),
         };
         let backend: Box<dyn LeaseBackend> = Box::new(scope.semaphore(limit)?);
         Ok(Leases { backend, time: StoreTime::Engine, scope: Some(scope) })

@@ -1,8 +1,8 @@
 //! Leases of `concurrency` limits: acquire, renew and release, undelivered leases, and counters.
 
-use super::call::{BLOCKED, Call, UNLIMITED};
+use super::call::{BLOCKED, RuleCall, UNLIMITED};
 use super::decided::Decided;
-use super::rule::Policy;
+use super::rule::KeyLimits;
 use super::{Engine, RequestError, Target};
 use sluicegate::backend::Answer;
 use sluicegate::backend::HeldLease;
@@ -16,7 +16,7 @@ use tokio::sync::futures::Notified;
 /// The answer to a request for a lease.
 #[must_use = "a lease that is dropped is released"]
 pub struct Leased<'a> {
-    call: Call<'a>,
+    call: RuleCall<'a>,
     answer: Answer,
     at: Time,
     /// The lease. `None` if the limit denied the call (a shadow rule may allow it all the same),
@@ -42,7 +42,7 @@ pub(super) struct LeaseTally {
 }
 
 /// A call that waits for a lease at this server; counted until it is dropped.
-struct Waiting<'a>(&'a LeaseTally);
+struct CountedWaiter<'a>(&'a LeaseTally);
 
 /// The counts of a rule's leases at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -75,7 +75,7 @@ impl Leased<'_> {
     }
 
     /// The call that was decided.
-    pub fn call(&self) -> &Call<'_> {
+    pub fn call(&self) -> &RuleCall<'_> {
         &self.call
     }
 }
@@ -114,9 +114,9 @@ fn count(counter: &AtomicU64) {
 
 impl LeaseTally {
     /// Counts a waiter until it is dropped.
-    fn waiter(&self) -> Waiting<'_> {
+    fn waiter(&self) -> CountedWaiter<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(self)
+        CountedWaiter(self)
     }
 
     /// The counts now. `memory` holds the statistics of leases in memory.
@@ -130,7 +130,7 @@ impl LeaseTally {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for CountedWaiter<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -155,10 +155,10 @@ impl Engine {
         let loaded = self.loaded.notified();
         let mut call = self.call(target, cost)?;
         call.rule.grants_only_leases()?;
-        let (answer, held) = match call.policy() {
-            Policy::Unlimited => (UNLIMITED.into(), None),
-            Policy::Blocked => (BLOCKED.into(), None),
-            Policy::Limits(limits) => {
+        let (answer, held) = match call.key_limits() {
+            KeyLimits::Unlimited => (UNLIMITED.into(), None),
+            KeyLimits::Blocked => (BLOCKED.into(), None),
+            KeyLimits::Limits(limits) => {
                 let max_wait = if call.rule.spec().shadow { Span::ZERO } else { max_wait };
                 let leases = limits.backend.leases()?;
                 if max_wait == Span::ZERO {
@@ -191,7 +191,7 @@ impl Engine {
         cost: u64,
         loaded: Notified<'_>,
         acquire: impl IntoFuture<Output = T>,
-    ) -> (T, Option<Call<'a>>) {
+    ) -> (T, Option<RuleCall<'a>>) {
         let (mut loaded, mut acquire, mut newer) = (pin!(loaded), pin!(acquire.into_future()), None);
         loop {
             tokio::select! {
@@ -201,7 +201,7 @@ impl Engine {
                     loaded.set(self.loaded.notified());
                     if let Ok(call) = self.call(target, cost) {
                         call.apply_to_waiters(self.now());
-                        newer = matches!(call.policy(), Policy::Limits(_)).then_some(call).or(newer);
+                        newer = matches!(call.key_limits(), KeyLimits::Limits(_)).then_some(call).or(newer);
                     }
                 }
             }
@@ -237,7 +237,7 @@ impl Engine {
     }
 }
 
-impl Call<'_> {
+impl RuleCall<'_> {
     /// Applies this call's limit to the waiters of its key, in memory.
     fn apply_to_waiters(&self, now: Time) {
         if let Ok(leases) = self.limits().backend.leases() {

@@ -2,7 +2,7 @@
 
 use super::RequestError;
 use super::leases::{LeaseStats, LeaseTally, exception_mismatch, use_acquire, use_check};
-use super::storage::{AnyBackend, Fallback, Storage};
+use super::storage::{AnyBackend, RuleFallback, Storage};
 use sluicegate::backend::{Answer, Backend};
 use sluicegate::internal::grammar::{self, quoted};
 use sluicegate::limit::{Spec, WindowSpec};
@@ -57,7 +57,7 @@ pub struct Rule {
     inline: bool,
     /// The limits of the rule, then those of its exceptions.
     limits: Vec<Limits>,
-    exceptions: HashMap<Box<[u8]>, PolicyId>,
+    exceptions: HashMap<Box<[u8]>, KeyLimitsId>,
     on_failure: OnStoreFailure,
     tally: Arc<Tally>,
     leases: Arc<LeaseTally>,
@@ -75,15 +75,15 @@ pub(super) struct Limits {
 
 /// What applies to one key of a rule.
 #[derive(Clone, Copy)]
-pub(super) enum Policy<'r> {
+pub(super) enum KeyLimits<'r> {
     Limits(&'r Limits),
     Unlimited,
     Blocked,
 }
 
-/// Identifies the policy of a key within its rule.
+/// Identifies a [`KeyLimits`] within its rule.
 #[derive(Clone, Copy)]
-pub(super) enum PolicyId {
+pub(super) enum KeyLimitsId {
     /// An index into the rule's limits; [`OWN`] is the rule itself, the others are exceptions.
     Limits(usize),
     Unlimited,
@@ -110,7 +110,7 @@ pub struct TallyView {
 
 /// What a key's state belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Scope {
+pub(super) enum RuleScope {
     /// A rule, by name: a rule whose limits change keeps what its keys have used.
     Rule(String),
     /// An inline limit or list of limits, by its canonical text.
@@ -119,27 +119,27 @@ pub(super) enum Scope {
     Throttle,
 }
 
-impl Key for Scope {
+impl Key for RuleScope {
     fn write(&self, to: &mut KeyWriter<'_>) {
         match self {
-            Scope::Rule(name) => ("rule", name.as_str()).write(to),
-            Scope::Inline(limit) => ("inline", limit.as_str()).write(to),
-            Scope::Throttle => "throttle".write(to),
+            RuleScope::Rule(name) => ("rule", name.as_str()).write(to),
+            RuleScope::Inline(limit) => ("inline", limit.as_str()).write(to),
+            RuleScope::Throttle => "throttle".write(to),
         }
     }
 }
 
-impl Scope {
+impl RuleScope {
     /// The scope's unique text in the key names of a shared store and in receipts.
     pub(super) fn text(&self) -> String {
         match self {
-            Scope::Rule(name) => format!("r/{name}"),
-            Scope::Inline(limit) => format!("i/{limit}"),
-            Scope::Throttle => "throttle".to_owned(),
+            RuleScope::Rule(name) => format!("r/{name}"),
+            RuleScope::Inline(limit) => format!("i/{limit}"),
+            RuleScope::Throttle => "throttle".to_owned(),
         }
     }
 
-    /// The rule name or inline limit in a text made by [`Scope::text`]. `CL.THROTTLE` has none.
+    /// The rule name or inline limit in a text made by [`RuleScope::text`]. `CL.THROTTLE` has none.
     pub(super) fn name_in(text: &str) -> Option<&str> {
         text.strip_prefix("r/").or_else(|| text.strip_prefix("i/"))
     }
@@ -149,10 +149,10 @@ impl Limits {
     /// Builds limits for all keys of a scope, or for one exception.
     fn new(
         storage: &Storage,
-        scope: (&Scope, Option<&[u8]>),
+        scope: (&RuleScope, Option<&[u8]>),
         limits: &[Limit],
         start: Time,
-        fallback: Fallback,
+        fallback: RuleFallback,
     ) -> Result<Limits, RequestError> {
         let backend = storage.backend(scope, limits, start, fallback)?;
         let texts = limits.iter().map(|limit| limit.to_string().into()).collect();
@@ -193,31 +193,31 @@ impl Rule {
     pub(super) fn new(
         storage: &Storage,
         spec: RuleSpec,
-        fallback: Fallback,
+        fallback: RuleFallback,
         before: Option<&Rule>,
         now: Time,
     ) -> Result<Rule, RequestError> {
         let named = |error: RequestError| error.in_context(&format!("rule {}", spec.name));
         let start = before.map_or(now, |before| before.start);
-        let scope = Scope::Rule(spec.name.clone());
+        let scope = RuleScope::Rule(spec.name.clone());
         let make = |only_for, limits: &[Limit]| {
             Limits::new(storage, (&scope, only_for), limits, start, fallback).map_err(named)
         };
         let mut limits = vec![make(None, &spec.limits)?];
         let mut exceptions = HashMap::with_capacity(spec.keys.len());
         for (key, exception) in &spec.keys {
-            let policy = match exception {
+            let id = match exception {
                 KeySpec::Limits(own) => {
                     if let Some(error) = exception_mismatch(&spec.limits, own) {
                         return Err(named(error));
                     }
                     limits.push(make(Some(key), own)?);
-                    PolicyId::Limits(limits.len() - 1)
+                    KeyLimitsId::Limits(limits.len() - 1)
                 }
-                KeySpec::Unlimited => PolicyId::Unlimited,
-                KeySpec::Blocked => PolicyId::Blocked,
+                KeySpec::Unlimited => KeyLimitsId::Unlimited,
+                KeySpec::Blocked => KeyLimitsId::Blocked,
             };
-            exceptions.insert(key.as_slice().into(), policy);
+            exceptions.insert(key.as_slice().into(), id);
         }
         let tally = before.map_or_else(Arc::default, |before| Arc::clone(&before.tally));
         let leases = before.map_or_else(Arc::default, |before| Arc::clone(&before.leases));
@@ -228,9 +228,9 @@ impl Rule {
     /// Builds the rule of an inline limit or list. All such rules share a tally and a name.
     pub(super) fn inline(
         storage: &Storage,
-        scope: &Scope,
+        scope: &RuleScope,
         list: Vec<Limit>,
-        fallback: Fallback,
+        fallback: RuleFallback,
         (tally, leases): (&Arc<Tally>, &Arc<LeaseTally>),
         start: Time,
     ) -> Result<Rule, RequestError> {
@@ -322,32 +322,32 @@ impl Rule {
         if self.grants_leases() { Ok(()) } else { Err(use_check()) }
     }
 
-    /// The id of the policy that applies to a key.
+    /// The id of what applies to a key.
     #[inline]
-    pub(super) fn policy_id(&self, key: &[u8]) -> PolicyId {
+    pub(super) fn key_limits_id(&self, key: &[u8]) -> KeyLimitsId {
         // Most rules have no exceptions. Then the key need not be hashed.
         if self.exceptions.is_empty() {
-            return PolicyId::Limits(OWN);
+            return KeyLimitsId::Limits(OWN);
         }
-        self.exceptions.get(key).copied().unwrap_or(PolicyId::Limits(OWN))
+        self.exceptions.get(key).copied().unwrap_or(KeyLimitsId::Limits(OWN))
     }
 
-    /// The policy of that id.
+    /// What applies to the keys of an id.
     #[inline]
-    pub(super) fn policy(&self, id: PolicyId) -> Policy<'_> {
+    pub(super) fn key_limits(&self, id: KeyLimitsId) -> KeyLimits<'_> {
         match id {
-            PolicyId::Limits(index) => Policy::Limits(&self.limits[index]),
-            PolicyId::Unlimited => Policy::Unlimited,
-            PolicyId::Blocked => Policy::Blocked,
+            KeyLimitsId::Limits(index) => KeyLimits::Limits(&self.limits[index]),
+            KeyLimitsId::Unlimited => KeyLimits::Unlimited,
+            KeyLimitsId::Blocked => KeyLimits::Blocked,
         }
     }
 
-    /// The limits that hold the state of a policy's keys. For unlimited and blocked keys these are
-    /// the rule's own: state belongs to the rule, whichever limits charged it.
-    pub(super) fn limits_of(&self, id: PolicyId) -> &Limits {
+    /// The limits that hold the state of a key. For an unlimited or blocked key these are the
+    /// rule's own: state belongs to the rule, whichever limits charged it.
+    pub(super) fn limits_of(&self, id: KeyLimitsId) -> &Limits {
         match id {
-            PolicyId::Limits(index) => &self.limits[index],
-            PolicyId::Unlimited | PolicyId::Blocked => &self.limits[OWN],
+            KeyLimitsId::Limits(index) => &self.limits[index],
+            KeyLimitsId::Unlimited | KeyLimitsId::Blocked => &self.limits[OWN],
         }
     }
 
@@ -401,7 +401,7 @@ impl RuleSet {
     pub(super) fn new(
         storage: &Storage,
         specs: Vec<RuleSpec>,
-        default: Fallback,
+        default: RuleFallback,
         before: &RuleSet,
         now: Time,
     ) -> Result<RuleSet, RequestError> {

@@ -1,10 +1,10 @@
 //! Where the state of keys is kept: in this process's memory or in a shared store. The choice is
 //! made once, when the engine is created. This module also builds the backends of rules.
 
-use super::call::Call;
+use super::call::RuleCall;
 use super::lease_pools::LeasePools;
 use super::leases::{use_acquire, use_check};
-use super::rule::{RuleSet, Scope};
+use super::rule::{RuleScope, RuleSet};
 use super::{RequestError, Settings};
 use crate::metrics::{Latency, LatencyView};
 use sluicegate::backend::{Backend, LeaseBackend, Source};
@@ -61,19 +61,19 @@ pub enum StoreTime {
 
 /// What a rule answers while the shared store is unavailable.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fallback {
+pub(super) struct RuleFallback {
     pub(super) on_failure: OnStoreFailure,
     pub(super) local_share: u32,
 }
 
-impl Fallback {
+impl RuleFallback {
     /// Returns the fallback of a rule: the rule's own settings, or these where it has none.
     pub(super) fn overridden_by(
         self,
         on_failure: Option<OnStoreFailure>,
         local_share: Option<u32>,
-    ) -> Fallback {
-        Fallback {
+    ) -> RuleFallback {
+        RuleFallback {
             on_failure: on_failure.unwrap_or(self.on_failure),
             local_share: local_share.unwrap_or(self.local_share),
         }
@@ -128,7 +128,12 @@ impl StoreTime {
     }
 
     /// Converts a call into one that the store's client takes.
-    pub(super) fn call<'c>(self, limiter: &'c RedisLimiter, call: &'c Call<'_>, now: Time) -> RedisCall<'c> {
+    pub(super) fn call<'c>(
+        self,
+        limiter: &'c RedisLimiter,
+        call: &'c RuleCall<'_>,
+        now: Time,
+    ) -> RedisCall<'c> {
         let in_store = limiter.call(call.key, call.cost);
         match self.at(now) {
             Some(now) => in_store.at(now),
@@ -271,10 +276,10 @@ impl Storage {
     /// Builds the backend of a list of limits, for all keys of a scope or for one exception.
     pub(super) fn backend(
         &self,
-        (scope, only_for): (&Scope, Option<&[u8]>),
+        (scope, only_for): (&RuleScope, Option<&[u8]>),
         limits: &[Limit],
         start: Time,
-        fallback: Fallback,
+        fallback: RuleFallback,
     ) -> Result<AnyBackend, RequestError> {
         if let (true, [limit]) = (super::leases::grants_leases(limits)?, limits) {
             return Ok(AnyBackend::Leases(self.leases((scope, only_for), limit, fallback)?));
@@ -283,20 +288,20 @@ impl Storage {
             Storage::Memory { store, .. } => {
                 let builder = Limiter::builder(limits).in_store(store, scope.clone()).start(start);
                 let builder = match scope {
-                    Scope::Rule(_) => builder,
-                    Scope::Inline(_) => builder.untrusted(),
-                    Scope::Throttle => builder.untrusted().preserve_recovery_time(),
+                    RuleScope::Rule(_) => builder,
+                    RuleScope::Inline(_) => builder.untrusted(),
+                    RuleScope::Throttle => builder.untrusted().preserve_recovery_time(),
                 };
                 Ok(AnyBackend::Memory(builder.build()?))
             }
             Storage::Redis(SharedKeys { store, time, .. }) => {
-                let Fallback { on_failure, local_share } = fallback;
+                let RuleFallback { on_failure, local_share } = fallback;
                 let mut builder = RedisLimiter::builder(limits).in_store(store, &scope.text());
                 builder = builder.on_store_failure(on_failure).local_share(local_share);
                 if *time == StoreTime::Engine {
                     builder = builder.start(start);
                 }
-                if matches!(scope, Scope::Throttle) {
+                if matches!(scope, RuleScope::Throttle) {
                     builder = builder.preserve_recovery_time();
                 }
                 Ok(AnyBackend::Redis { limiter: builder.build()?, time: *time })
@@ -306,9 +311,9 @@ impl Storage {
 
     fn leases(
         &self,
-        (scope, only_for): (&Scope, Option<&[u8]>),
+        (scope, only_for): (&RuleScope, Option<&[u8]>),
         limit: &Limit,
-        Fallback { on_failure, local_share }: Fallback,
+        RuleFallback { on_failure, local_share }: RuleFallback,
     ) -> Result<Leases, RequestError> {
         match self {
             Storage::Memory { leases, .. } => leases.of(scope, limit),

@@ -10,4 +10,4 @@ mod response;
 
 pub(super) use headers::RateLimit;
 pub(super) use request::{CallBody, RequestBody};
-pub(super) use response::{Answer, Done, Extra, Fields, Next, Usages};
+pub(super) use response::{AnswerBody, Done, Extra, Fields, NextBody, Usages};

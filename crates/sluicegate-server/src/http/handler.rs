@@ -9,9 +9,9 @@ mod openapi;
 mod problem;
 mod verbs;
 
-use self::guard::Standing;
+use self::guard::Authentication;
 use self::problem::{Rejection, json, unavailable};
-use self::verbs::Verb;
+use self::verbs::VerbPath;
 use super::Context;
 use crate::engine::{Engine, Readiness};
 use crate::metrics;
@@ -76,7 +76,7 @@ impl Page {
 /// Built once, as that takes longer than answering a request.
 static ROUTES: LazyLock<TowerToHyperService<Router>> = LazyLock::new(|| {
     let mut router = Router::new();
-    for verb in Verb::ALL {
+    for verb in VerbPath::ALL {
         router = router.route(verb.path(), post(move |context, request| call(verb, context, request)));
     }
     for page in Page::ALL {
@@ -96,8 +96,8 @@ pub(super) async fn respond(context: &Arc<Context>, mut request: Request<Incomin
     let metrics = &context.service.metrics;
     let mut response = match guard::admit(&request, context) {
         Err(rejection) => rejection.into_response(),
-        Ok(standing) => {
-            if standing == Standing::Authenticated && request.body().is_end_stream() {
+        Ok(authentication) => {
+            if authentication == Authentication::Authenticated && request.body().is_end_stream() {
                 context.progress.establish();
             }
             request.extensions_mut().insert(Arc::clone(context));
@@ -123,7 +123,7 @@ pub(super) async fn respond(context: &Arc<Context>, mut request: Request<Incomin
     response
 }
 
-async fn call(verb: Verb, Extension(context): Extension<Arc<Context>>, request: Request) -> Response {
+async fn call(verb: VerbPath, Extension(context): Extension<Arc<Context>>, request: Request) -> Response {
     let service = &context.service;
     let answer = async {
         let enforce = is_enforced(request.uri());

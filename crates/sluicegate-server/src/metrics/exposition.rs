@@ -8,7 +8,7 @@ use super::latency::LatencyView;
 use super::page::Page;
 use super::panics::panics;
 use super::process::Process;
-use super::{Counts, Metrics, since_epoch_us};
+use super::{ClientCounts, Metrics, since_epoch_us};
 use crate::engine::{Engine, INLINE, LeaseStats, Rule, StoreView, TallyView};
 use crate::net::ClosedFor;
 use crate::protocol::ByProtocol;
@@ -95,7 +95,7 @@ impl Snapshot {
 }
 
 impl ProtocolView {
-    fn take(counts: &Counts) -> ProtocolView {
+    fn take(counts: &ClientCounts) -> ProtocolView {
         let closed = counts.closed.load(Ordering::Relaxed);
         let accepted = counts.accepted.load(Ordering::Relaxed);
         ProtocolView {

@@ -74,11 +74,11 @@ pub(crate) struct ConnectionTable {
     open_max: usize,
     peer_max: usize,
     reserve_max: usize,
-    state: Mutex<State>,
+    state: Mutex<TableState>,
 }
 
 #[derive(Default)]
-struct State {
+struct TableState {
     open: usize,
     reserve: usize,
     next_id: u64,
@@ -138,16 +138,16 @@ impl ConnectionTable {
         state.unestablished.insert(id, Unestablished { peer, in_reserve, task: None });
         state.by_peer.entry(peer).or_default().insert(id);
         let established = AtomicBool::new(false);
-        let slot = Slot { table: Arc::clone(self), id, in_reserve, established };
+        let slot = ConnectionSlot { table: Arc::clone(self), id, in_reserve, established };
         Some((Client { slot: Some(Arc::new(slot)), ..Client::from(address) }, made_room))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TableState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl TableState {
     /// Closes the connection that has been unestablished the longest, in the reserve or not.
     /// Connections in the reserve are few, so that skipping them is cheap; and there are some only
     /// if there are no others.
@@ -188,11 +188,11 @@ impl State {
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
     pub(crate) accepted: Instant,
-    slot: Option<Arc<Slot>>,
+    slot: Option<Arc<ConnectionSlot>>,
 }
 
 /// What a connection holds of its table until it is dropped.
-struct Slot {
+struct ConnectionSlot {
     table: Arc<ConnectionTable>,
     id: u64,
     in_reserve: bool,
@@ -234,7 +234,7 @@ impl Client {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut state = self.table.state();
         // One that made room is neither.

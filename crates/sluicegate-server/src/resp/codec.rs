@@ -6,7 +6,7 @@ mod command;
 mod inline;
 mod reply;
 
-pub use command::{Bounds, Command, CommandQueue, Commands, Parser, ProtocolError};
+pub use command::{Command, CommandBounds, CommandQueue, Commands, Parser, ProtocolError};
 pub use reply::{Replies, Version};
 
 use std::fmt;

@@ -5,7 +5,7 @@
 
 /// Identifies a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verb {
+pub(super) enum CommandId {
     Throttle,
     Check,
     Peek,
@@ -40,8 +40,8 @@ pub(super) enum Verb {
 
 /// A command.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spec {
-    pub(super) verb: Verb,
+pub(super) struct CommandSpec {
+    pub(super) id: CommandId,
     /// The name in upper case; clients may use any case.
     pub(super) name: &'static str,
     /// The fewest and the most arguments, including the name.
@@ -63,55 +63,55 @@ const NO_KEYS: [i8; 3] = [0; 3];
 const KEY_AFTER_RULE: [i8; 3] = [2, 2, 1];
 
 const fn spec(
-    verb: Verb,
+    id: CommandId,
     name: &'static str,
     (least, most): (usize, usize),
     keys: [i8; 3],
     usage: &'static str,
     summary: &'static str,
-) -> Spec {
-    Spec { verb, name, least, most, keys, usage, summary }
+) -> CommandSpec {
+    CommandSpec { id, name, least, most, keys, usage, summary }
 }
 
 /// All commands, the most frequent ones first: the search is linear.
 #[rustfmt::skip]
-pub(super) const COMMANDS: [Spec; 30] = [
-    spec(Verb::Check, "RL.CHECK", (3, 7), KEY_AFTER_RULE, "RL.CHECK rule key [COST n] [MAXWAIT ms]", "Decides a call and charges it if allowed. With MAXWAIT, also allows it after a delay of at most that long."),
-    spec(Verb::Throttle, "CL.THROTTLE", (5, 6), [1, 1, 1], "CL.THROTTLE key max_burst count period_s [quantity]", "Compatible with redis-cell: decides a call under a token bucket given by its arguments."),
-    spec(Verb::Peek, "RL.PEEK", (3, 5), KEY_AFTER_RULE, "RL.PEEK rule key [COST n]", "Decides a call without charging it."),
-    spec(Verb::CheckAll, "RL.CHECKALL", (4, ANY), [2, -1, 3], "RL.CHECKALL rule key cost [rule key cost ...]", "Decides several calls and charges all of them or none."),
-    spec(Verb::Take, "RL.TAKE", (4, 4), KEY_AFTER_RULE, "RL.TAKE rule key n", "Charges what remains, up to n."),
-    spec(Verb::Reserve, "RL.RESERVE", (3, 7), KEY_AFTER_RULE, "RL.RESERVE rule key [COST n] [MAXWAIT ms]", "Charges a call now, to act after its delay, and returns a receipt."),
-    spec(Verb::Cancel, "RL.CANCEL", (2, 2), NO_KEYS, "RL.CANCEL receipt", "Returns the part of a reservation that still counts."),
-    spec(Verb::Settle, "RL.SETTLE", (3, 3), NO_KEYS, "RL.SETTLE receipt n", "Reports the cost that a reservation actually used."),
-    spec(Verb::Refund, "RL.REFUND", (3, 5), KEY_AFTER_RULE, "RL.REFUND rule key [COST n]", "Returns cost to a key."),
-    spec(Verb::Reset, "RL.RESET", (3, 3), KEY_AFTER_RULE, "RL.RESET rule key", "Deletes the state of a key."),
-    spec(Verb::Next, "RL.NEXT", (3, 3), KEY_AFTER_RULE, "RL.NEXT rule key", "Returns when a key's next window starts, or its next unit is available."),
-    spec(Verb::Usage, "RL.USAGE", (3, 3), KEY_AFTER_RULE, "RL.USAGE rule key", "Returns what a key has used under each limit of a rule."),
-    spec(Verb::Acquire, "RL.ACQUIRE", (3, 7), KEY_AFTER_RULE, "RL.ACQUIRE rule key [COST n] [MAXWAIT ms]", "Acquires a lease of a concurrency limit. With MAXWAIT, waits in a queue for it."),
-    spec(Verb::Renew, "RL.RENEW", (4, 4), KEY_AFTER_RULE, "RL.RENEW rule key lease", "Extends a live lease by a full TTL."),
-    spec(Verb::Release, "RL.RELEASE", (4, 4), KEY_AFTER_RULE, "RL.RELEASE rule key lease", "Releases a lease."),
-    spec(Verb::Rules, "RL.RULES", (1, 1), NO_KEYS, "RL.RULES", "Lists the rules and their limits."),
-    spec(Verb::Ping, "PING", (1, 2), NO_KEYS, "PING [message]", "Returns PONG, or the message."),
-    spec(Verb::Echo, "ECHO", (2, 2), NO_KEYS, "ECHO message", "Returns the message."),
-    spec(Verb::Hello, "HELLO", (1, ANY), NO_KEYS, "HELLO [2|3 [AUTH user password] [SETNAME name]]", "Selects the protocol version."),
-    spec(Verb::Auth, "AUTH", (2, 3), NO_KEYS, "AUTH [user] password", "Authenticates the connection."),
-    spec(Verb::Select, "SELECT", (2, 2), NO_KEYS, "SELECT 0", "Selects database 0, the only one."),
-    spec(Verb::Client, "CLIENT", (2, ANY), NO_KEYS, "CLIENT ID|INFO|LIST|GETNAME|SETNAME|SETINFO|REPLY|NO-EVICT|NO-TOUCH|TRACKING [...]", "Describes this connection, or names it."),
-    spec(Verb::Command, "COMMAND", (1, ANY), NO_KEYS, "COMMAND [COUNT|LIST|INFO|DOCS [name ...]]", "Describes commands."),
-    spec(Verb::Info, "INFO", (1, ANY), NO_KEYS, "INFO [section ...]", "Describes the server."),
-    spec(Verb::Config, "CONFIG", (2, ANY), NO_KEYS, "CONFIG GET pattern [pattern ...]", "Returns settings that clients ask for."),
-    spec(Verb::Multi, "MULTI", (1, 1), NO_KEYS, "MULTI", "Queues the commands that follow until EXEC."),
-    spec(Verb::Exec, "EXEC", (1, 1), NO_KEYS, "EXEC", "Runs the queued commands in order."),
-    spec(Verb::Discard, "DISCARD", (1, 1), NO_KEYS, "DISCARD", "Drops the queued commands."),
-    spec(Verb::Quit, "QUIT", (1, ANY), NO_KEYS, "QUIT", "Closes the connection."),
-    spec(Verb::ResetConnection, "RESET", (1, 1), NO_KEYS, "RESET", "Resets the connection to its initial state."),
+pub(super) const COMMANDS: [CommandSpec; 30] = [
+    spec(CommandId::Check, "RL.CHECK", (3, 7), KEY_AFTER_RULE, "RL.CHECK rule key [COST n] [MAXWAIT ms]", "Decides a call and charges it if allowed. With MAXWAIT, also allows it after a delay of at most that long."),
+    spec(CommandId::Throttle, "CL.THROTTLE", (5, 6), [1, 1, 1], "CL.THROTTLE key max_burst count period_s [quantity]", "Compatible with redis-cell: decides a call under a token bucket given by its arguments."),
+    spec(CommandId::Peek, "RL.PEEK", (3, 5), KEY_AFTER_RULE, "RL.PEEK rule key [COST n]", "Decides a call without charging it."),
+    spec(CommandId::CheckAll, "RL.CHECKALL", (4, ANY), [2, -1, 3], "RL.CHECKALL rule key cost [rule key cost ...]", "Decides several calls and charges all of them or none."),
+    spec(CommandId::Take, "RL.TAKE", (4, 4), KEY_AFTER_RULE, "RL.TAKE rule key n", "Charges what remains, up to n."),
+    spec(CommandId::Reserve, "RL.RESERVE", (3, 7), KEY_AFTER_RULE, "RL.RESERVE rule key [COST n] [MAXWAIT ms]", "Charges a call now, to act after its delay, and returns a receipt."),
+    spec(CommandId::Cancel, "RL.CANCEL", (2, 2), NO_KEYS, "RL.CANCEL receipt", "Returns the part of a reservation that still counts."),
+    spec(CommandId::Settle, "RL.SETTLE", (3, 3), NO_KEYS, "RL.SETTLE receipt n", "Reports the cost that a reservation actually used."),
+    spec(CommandId::Refund, "RL.REFUND", (3, 5), KEY_AFTER_RULE, "RL.REFUND rule key [COST n]", "Returns cost to a key."),
+    spec(CommandId::Reset, "RL.RESET", (3, 3), KEY_AFTER_RULE, "RL.RESET rule key", "Deletes the state of a key."),
+    spec(CommandId::Next, "RL.NEXT", (3, 3), KEY_AFTER_RULE, "RL.NEXT rule key", "Returns when a key's next window starts, or its next unit is available."),
+    spec(CommandId::Usage, "RL.USAGE", (3, 3), KEY_AFTER_RULE, "RL.USAGE rule key", "Returns what a key has used under each limit of a rule."),
+    spec(CommandId::Acquire, "RL.ACQUIRE", (3, 7), KEY_AFTER_RULE, "RL.ACQUIRE rule key [COST n] [MAXWAIT ms]", "Acquires a lease of a concurrency limit. With MAXWAIT, waits in a queue for it."),
+    spec(CommandId::Renew, "RL.RENEW", (4, 4), KEY_AFTER_RULE, "RL.RENEW rule key lease", "Extends a live lease by a full TTL."),
+    spec(CommandId::Release, "RL.RELEASE", (4, 4), KEY_AFTER_RULE, "RL.RELEASE rule key lease", "Releases a lease."),
+    spec(CommandId::Rules, "RL.RULES", (1, 1), NO_KEYS, "RL.RULES", "Lists the rules and their limits."),
+    spec(CommandId::Ping, "PING", (1, 2), NO_KEYS, "PING [message]", "Returns PONG, or the message."),
+    spec(CommandId::Echo, "ECHO", (2, 2), NO_KEYS, "ECHO message", "Returns the message."),
+    spec(CommandId::Hello, "HELLO", (1, ANY), NO_KEYS, "HELLO [2|3 [AUTH user password] [SETNAME name]]", "Selects the protocol version."),
+    spec(CommandId::Auth, "AUTH", (2, 3), NO_KEYS, "AUTH [user] password", "Authenticates the connection."),
+    spec(CommandId::Select, "SELECT", (2, 2), NO_KEYS, "SELECT 0", "Selects database 0, the only one."),
+    spec(CommandId::Client, "CLIENT", (2, ANY), NO_KEYS, "CLIENT ID|INFO|LIST|GETNAME|SETNAME|SETINFO|REPLY|NO-EVICT|NO-TOUCH|TRACKING [...]", "Describes this connection, or names it."),
+    spec(CommandId::Command, "COMMAND", (1, ANY), NO_KEYS, "COMMAND [COUNT|LIST|INFO|DOCS [name ...]]", "Describes commands."),
+    spec(CommandId::Info, "INFO", (1, ANY), NO_KEYS, "INFO [section ...]", "Describes the server."),
+    spec(CommandId::Config, "CONFIG", (2, ANY), NO_KEYS, "CONFIG GET pattern [pattern ...]", "Returns settings that clients ask for."),
+    spec(CommandId::Multi, "MULTI", (1, 1), NO_KEYS, "MULTI", "Queues the commands that follow until EXEC."),
+    spec(CommandId::Exec, "EXEC", (1, 1), NO_KEYS, "EXEC", "Runs the queued commands in order."),
+    spec(CommandId::Discard, "DISCARD", (1, 1), NO_KEYS, "DISCARD", "Drops the queued commands."),
+    spec(CommandId::Quit, "QUIT", (1, ANY), NO_KEYS, "QUIT", "Closes the connection."),
+    spec(CommandId::ResetConnection, "RESET", (1, 1), NO_KEYS, "RESET", "Resets the connection to its initial state."),
 ];
 
-impl Spec {
+impl CommandSpec {
     /// Returns `true` if the command is allowed before authentication.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.verb, Verb::Auth | Verb::Hello | Verb::Quit | Verb::ResetConnection)
+        matches!(self.id, CommandId::Auth | CommandId::Hello | CommandId::Quit | CommandId::ResetConnection)
     }
 
     /// The number of arguments as Redis reports it: negative for "at least".
@@ -122,9 +122,9 @@ impl Spec {
 
     /// The command's flags, as Redis names them.
     pub(super) fn flags(&self) -> &'static [&'static str] {
-        match self.verb {
-            Verb::Peek | Verb::Next | Verb::Usage | Verb::Rules => &["readonly", "fast"],
-            Verb::Acquire => &["write", "denyoom", "blocking"],
+        match self.id {
+            CommandId::Peek | CommandId::Next | CommandId::Usage | CommandId::Rules => &["readonly", "fast"],
+            CommandId::Acquire => &["write", "denyoom", "blocking"],
             _ if self.name.contains('.') => &["write", "denyoom", "fast"],
             _ if self.is_open() => &["noscript", "loading", "stale", "fast", "no_auth"],
             _ => &["loading", "stale", "fast"],
@@ -133,7 +133,7 @@ impl Spec {
 }
 
 /// Finds the command of this name.
-pub(super) fn find(name: &[u8]) -> Option<&'static Spec> {
+pub(super) fn find(name: &[u8]) -> Option<&'static CommandSpec> {
     COMMANDS.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
@@ -150,7 +150,7 @@ mod tests {
     fn names_are_found_in_any_case() {
         for spec in COMMANDS {
             let lower = spec.name.to_ascii_lowercase();
-            assert_eq!(find(lower.as_bytes()).unwrap().verb, spec.verb);
+            assert_eq!(find(lower.as_bytes()).unwrap().id, spec.id);
             assert!(spec.usage.starts_with(spec.name), "{}", spec.usage);
             assert!(spec.least <= spec.most);
         }

@@ -13,8 +13,8 @@ mod execute;
 mod lease_wait;
 mod write;
 
-use super::codec::{Bounds, Parser, Replies};
-use super::handler::{self, Answered, Then};
+use super::codec::{CommandBounds, Parser, Replies};
+use super::handler::{self, Answered, NextAction};
 use super::session::Session;
 use crate::auth::PASSWORD_LEN_MAX;
 use crate::log::LogThrottle;
@@ -38,8 +38,8 @@ const BATCH_MAX: usize = 128;
 const QUIET: Duration = Duration::from_secs(1);
 /// What a client may send before it is authenticated: a password and a name. No setting narrows
 /// these bounds, so that every valid password can be sent.
-const UNAUTHENTICATED_BOUNDS: Bounds =
-    Bounds { arguments: 10, bulk_len: PASSWORD_LEN_MAX, command_len: 2 * 1024 };
+const UNAUTHENTICATED_BOUNDS: CommandBounds =
+    CommandBounds { arguments: 10, bulk_len: PASSWORD_LEN_MAX, command_len: 2 * 1024 };
 const UNAUTHENTICATED_UNREAD_MAX: usize = 1024;
 /// After this many wrong passwords the client is guessing, and its connection is closed.
 const WRONG_PASSWORDS_MAX: u8 = 5;
@@ -113,7 +113,7 @@ impl fmt::Display for Timeout {
 
 /// What to do with the connection next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
+enum Flow {
     Continue,
     /// Close it once the client has read the last reply.
     Close,
@@ -160,15 +160,15 @@ impl<'s, S: Stream> Connection<'s, S> {
                 Woken::Stopping => return self.stop().await,
                 Woken::TimedOut(Timeout::Quiet) => {
                     self.shrink();
-                    Next::Continue
+                    Flow::Continue
                 }
-                Woken::TimedOut(Timeout::Idle) | Woken::Gone => Next::Gone,
+                Woken::TimedOut(Timeout::Idle) | Woken::Gone => Flow::Gone,
                 Woken::TimedOut(timeout) => self.timed_out(timeout).await,
             };
             match next {
-                Next::Continue => {}
-                Next::Close => return self.linger().await,
-                Next::Gone => return,
+                Flow::Continue => {}
+                Flow::Close => return self.linger().await,
+                Flow::Gone => return,
             }
         }
     }
@@ -256,10 +256,10 @@ impl<'s, S: Stream> Connection<'s, S> {
     }
 
     /// Answers all complete commands and sends the replies.
-    async fn answer_and_flush(&mut self) -> Next {
+    async fn answer_and_flush(&mut self) -> Flow {
         let next = self.answer().await;
-        if next == Next::Gone || !self.flush().await {
-            return Next::Gone;
+        if next == Flow::Gone || !self.flush().await {
+            return Flow::Gone;
         }
         // `request_timeout` of an incomplete command starts once the replies before it are sent.
         if self.parser.used() < self.buffer.len() {
@@ -268,7 +268,7 @@ impl<'s, S: Stream> Connection<'s, S> {
         next
     }
 
-    async fn answer(&mut self) -> Next {
+    async fn answer(&mut self) -> Flow {
         let mut now = Instant::now();
         self.active = now;
         loop {
@@ -277,7 +277,7 @@ impl<'s, S: Stream> Connection<'s, S> {
             let error = self.parser.parse(&mut self.buffer, most, &bounds).err();
             let found = self.parser.len();
             if found > 0 && !self.establish() {
-                return Next::Gone;
+                return Flow::Gone;
             }
             let mut answered = 0;
             while answered < found && !self.session.leaving {
@@ -291,19 +291,19 @@ impl<'s, S: Stream> Connection<'s, S> {
                 self.service.metrics.answered(Protocol::Resp, requests, done - now);
                 now = done;
                 // A client need not wait for the next round trip to get the replies of this one.
-                let is_slow = matches!(then, Then::Wait) || self.service.engine.is_shared();
+                let is_slow = matches!(then, NextAction::Wait) || self.service.engine.is_shared();
                 if self.replies.bytes().len() >= unread_max || is_slow {
                     if !self.flush().await {
-                        return Next::Gone;
+                        return Flow::Gone;
                     }
                     now = Instant::now();
                 }
                 match then {
-                    Then::Continue => {}
-                    Then::Wait => {
+                    NextAction::Continue => {}
+                    NextAction::Wait => {
                         // Boxed because most connections never wait for a lease.
                         let received = Box::pin(self.wait_for_lease(answered)).await;
-                        let Some(received) = received else { return Next::Gone };
+                        let Some(received) = received else { return Flow::Gone };
                         more_arrived |= received;
                         answered += 1;
                         // Time in the queue is not time spent by the server.
@@ -311,10 +311,10 @@ impl<'s, S: Stream> Connection<'s, S> {
                         now = Instant::now();
                         self.active = now;
                     }
-                    Then::Execute(transaction) => {
+                    NextAction::Execute(transaction) => {
                         // Boxed because most connections never send EXEC.
                         if !Box::pin(self.execute(&transaction)).await {
-                            return Next::Gone;
+                            return Flow::Gone;
                         }
                         now = Instant::now();
                     }
@@ -329,10 +329,10 @@ impl<'s, S: Stream> Connection<'s, S> {
             if !self.session.authenticated {
                 self.unestablished_since.get_or_insert(now);
             } else if found > 0 && !self.establish() {
-                return Next::Gone;
+                return Flow::Gone;
             }
             if self.session.leaving {
-                return Next::Close;
+                return Flow::Close;
             }
             // Checked here too: a client that sends without pause never lets `wait` look.
             let handshake_timeout = self.service.limits.handshake_timeout;
@@ -349,7 +349,7 @@ impl<'s, S: Stream> Connection<'s, S> {
                 self.began = None;
             }
             if found < most && !more_arrived {
-                return Next::Continue;
+                return Flow::Continue;
             }
         }
     }
@@ -357,12 +357,12 @@ impl<'s, S: Stream> Connection<'s, S> {
     /// The bounds on input, the most commands per batch, and the most bytes of pending replies. A
     /// client that is not authenticated is answered command by command, as each may change the
     /// bounds.
-    fn bounds(&self) -> (Bounds, usize, usize) {
+    fn bounds(&self) -> (CommandBounds, usize, usize) {
         let limits = &self.service.limits;
         if !self.session.authenticated {
             return (UNAUTHENTICATED_BOUNDS, 1, UNAUTHENTICATED_UNREAD_MAX.min(limits.unread_replies_max));
         }
-        let bounds = Bounds {
+        let bounds = CommandBounds {
             arguments: limits.arguments_max,
             bulk_len: limits.bulk_len_max,
             command_len: limits.command_len_max,
@@ -371,7 +371,7 @@ impl<'s, S: Stream> Connection<'s, S> {
     }
 
     /// Reports a timeout, and closes the connection.
-    async fn timed_out(&mut self, timeout: Timeout) -> Next {
+    async fn timed_out(&mut self, timeout: Timeout) -> Flow {
         if matches!(timeout, Timeout::Password | Timeout::FirstCommand) {
             let (protocol, peer) = (Protocol::Resp, self.client.address.ip());
             closed_unestablished(self.service, protocol, peer, ClosedFor::HandshakeTimeout);
@@ -381,13 +381,13 @@ impl<'s, S: Stream> Connection<'s, S> {
 
     /// Reports a protocol error. The connection is closed: where the next command starts is
     /// unknown.
-    async fn protocol_error(&mut self, error: impl fmt::Display) -> Next {
+    async fn protocol_error(&mut self, error: impl fmt::Display) -> Flow {
         self.service.metrics.protocol_error(Protocol::Resp);
         if let Some(suppressed) = PROTOCOL_ERROR.allow() {
             debug!(peer = %self.client.address, suppressed, "closed a RESP connection after a protocol error: {error}");
         }
         self.replies.error(&format!("ERR Protocol error: {error}"));
-        if self.flush().await { Next::Close } else { Next::Gone }
+        if self.flush().await { Flow::Close } else { Flow::Gone }
     }
 
     /// Answers what has arrived, because the server is stopping.
@@ -399,9 +399,9 @@ impl<'s, S: Stream> Connection<'s, S> {
             self.make_room();
             let Ok(Ok(1..)) = timeout(ARRIVED, self.stream.read_buf(&mut self.buffer)).await else { break };
             match self.answer_and_flush().await {
-                Next::Continue => {}
-                Next::Close => return self.linger().await,
-                Next::Gone => return,
+                Flow::Continue => {}
+                Flow::Close => return self.linger().await,
+                Flow::Gone => return,
             }
         }
         if self.active.elapsed() < LINGER {

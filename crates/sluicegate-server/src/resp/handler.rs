@@ -19,10 +19,10 @@ use self::leases::Wait;
 use self::limits::DECISION;
 use self::rejection::Rejection;
 use super::codec::{Command, Commands, Replies, Shown};
-use super::commands::{self, Spec, Verb};
+use super::commands::{self, CommandId, CommandSpec};
 use super::session::Session;
 use super::transaction::Transaction;
-use crate::engine::{Call, Decided, Engine, RequestError, RuleCache, decide};
+use crate::engine::{Decided, Engine, RequestError, RuleCache, RuleCall, decide};
 use crate::protocol::Protocol;
 use crate::service::Service;
 use sluicegate::Time;
@@ -30,10 +30,10 @@ use sluicegate::Time;
 /// A command of a batch, ready to be answered.
 enum Step<'a> {
     /// A check whose rule has been found.
-    Check(Call<'a>),
-    Throttle(Call<'a>),
+    Check(RuleCall<'a>),
+    Throttle(RuleCall<'a>),
     /// Any other command.
-    Other(&'static Spec, Command<'a>),
+    Other(&'static CommandSpec, Command<'a>),
     Rejected(Rejection),
 }
 
@@ -54,12 +54,12 @@ pub(super) struct Answered {
     pub(super) commands: usize,
     /// How many of them were queued. They count as answered when they run.
     pub(super) queued: usize,
-    pub(super) then: Then,
+    pub(super) then: NextAction,
 }
 
 /// What the connection does after that.
 #[derive(Default)]
-pub(super) enum Then {
+pub(super) enum NextAction {
     /// Answers the next command.
     #[default]
     Continue,
@@ -109,10 +109,10 @@ pub(super) async fn answer(
     }
     let now = engine.now();
     let mut rest = steps;
-    let mut then = Then::Continue;
+    let mut then = NextAction::Continue;
     while let [step, others @ ..] = rest {
         if step.waits(session) {
-            then = Then::Wait;
+            then = NextAction::Wait;
             break;
         }
         if step.as_call().is_some() && session.authenticated {
@@ -171,10 +171,15 @@ impl<'a> Step<'a> {
     }
 
     /// Makes the call of a check. Other commands stay as they are.
-    fn call(spec: &'static Spec, command: Command<'a>, engine: &Engine, cache: &mut RuleCache) -> Step<'a> {
-        let call = match spec.verb {
-            Verb::Check => limits::check(command, engine, cache).map(Step::Check),
-            Verb::Throttle => limits::throttle(command, engine, cache).map(Step::Throttle),
+    fn call(
+        spec: &'static CommandSpec,
+        command: Command<'a>,
+        engine: &Engine,
+        cache: &mut RuleCache,
+    ) -> Step<'a> {
+        let call = match spec.id {
+            CommandId::Check => limits::check(command, engine, cache).map(Step::Check),
+            CommandId::Throttle => limits::throttle(command, engine, cache).map(Step::Throttle),
             _ => Ok(Step::Other(spec, command)),
         };
         call.unwrap_or_else(Step::Rejected)
@@ -183,13 +188,13 @@ impl<'a> Step<'a> {
     /// Returns `true` if the command may wait for a lease. A client that is not authenticated never
     /// waits: it is rejected at once.
     fn waits(&self, session: &Session) -> bool {
-        let Step::Other(Spec { verb: Verb::Acquire, .. }, command) = self else { return false };
+        let Step::Other(CommandSpec { id: CommandId::Acquire, .. }, command) = self else { return false };
         session.authenticated && leases::waits(*command)
     }
 
     /// The call, if it is a check.
     #[inline]
-    fn as_call(&self) -> Option<&Call<'a>> {
+    fn as_call(&self) -> Option<&RuleCall<'a>> {
         match self {
             Step::Check(call) | Step::Throttle(call) => Some(call),
             Step::Other(..) | Step::Rejected(_) => None,
@@ -202,7 +207,7 @@ impl<'a> Step<'a> {
         let Context { now, session, replies, service } = context;
         let answered = match self {
             Step::Other(spec, command) if session.authenticated || spec.is_open() => {
-                other(spec.verb, *command, Context { now, session, replies, service }).await
+                other(spec.id, *command, Context { now, session, replies, service }).await
             }
             Step::Rejected(rejection) if session.authenticated => return reject(rejection, replies, service),
             _ => Err(Rejection::no_auth()),
@@ -223,7 +228,7 @@ impl<'a> Step<'a> {
 }
 
 /// Looks a command up, and checks its number of arguments.
-fn find(command: Command<'_>) -> Result<&'static Spec, Rejection> {
+fn find(command: Command<'_>) -> Result<&'static CommandSpec, Rejection> {
     let name = command.get(0).unwrap_or_default();
     match commands::find(name) {
         None if name.eq_ignore_ascii_case(b"WATCH") => Err(Rejection::line(
@@ -234,7 +239,11 @@ fn find(command: Command<'_>) -> Result<&'static Spec, Rejection> {
             Shown(name)
         ))),
         Some(spec) if command.len() < spec.least || command.len() > spec.most => {
-            Err(if spec.verb == Verb::Exec { Rejection::exec_arity() } else { Rejection::arity(spec.name) })
+            Err(if spec.id == CommandId::Exec {
+                Rejection::exec_arity()
+            } else {
+                Rejection::arity(spec.name)
+            })
         }
         Some(spec) => Ok(spec),
     }
@@ -246,39 +255,39 @@ fn reject(rejection: &Rejection, replies: &mut Replies, service: &Service) {
 }
 
 /// Answers a command other than a check. A reply is written only once nothing can fail any more.
-async fn other(verb: Verb, command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
-    match verb {
+async fn other(id: CommandId, command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
+    match id {
         // An authenticated client's check is a call, and is not answered here.
-        Verb::Check | Verb::Throttle => return Err(Rejection::no_auth()),
-        Verb::Peek => limits::peek(command, context).await?,
-        Verb::CheckAll => limits::check_all(command, context).await?,
-        Verb::Take => limits::take(command, context).await?,
-        Verb::Reserve => limits::reserve(command, context).await?,
-        Verb::Cancel => limits::cancel(command, context).await?,
-        Verb::Settle => limits::settle(command, context).await?,
-        Verb::Refund => limits::refund(command, context).await?,
-        Verb::Reset => limits::reset(command, context).await?,
-        Verb::Next => limits::next(command, context).await?,
-        Verb::Usage => limits::usage(command, context).await?,
-        Verb::Acquire => leases::acquire(command, context, Wait::Never).await?,
-        Verb::Renew => leases::renew(command, context).await?,
-        Verb::Release => leases::release(command, context).await?,
-        Verb::Rules => limits::rules(context),
-        Verb::Ping => handshake::ping(command, context.replies),
-        Verb::Echo => context.replies.bulk(command.get(1).unwrap_or_default()),
-        Verb::Hello => handshake::hello(command, context)?,
-        Verb::Auth => handshake::auth(command, context)?,
-        Verb::Select => handshake::select(command, context.replies)?,
-        Verb::Multi => transaction::multi(context),
+        CommandId::Check | CommandId::Throttle => return Err(Rejection::no_auth()),
+        CommandId::Peek => limits::peek(command, context).await?,
+        CommandId::CheckAll => limits::check_all(command, context).await?,
+        CommandId::Take => limits::take(command, context).await?,
+        CommandId::Reserve => limits::reserve(command, context).await?,
+        CommandId::Cancel => limits::cancel(command, context).await?,
+        CommandId::Settle => limits::settle(command, context).await?,
+        CommandId::Refund => limits::refund(command, context).await?,
+        CommandId::Reset => limits::reset(command, context).await?,
+        CommandId::Next => limits::next(command, context).await?,
+        CommandId::Usage => limits::usage(command, context).await?,
+        CommandId::Acquire => leases::acquire(command, context, Wait::Never).await?,
+        CommandId::Renew => leases::renew(command, context).await?,
+        CommandId::Release => leases::release(command, context).await?,
+        CommandId::Rules => limits::rules(context),
+        CommandId::Ping => handshake::ping(command, context.replies),
+        CommandId::Echo => context.replies.bulk(command.get(1).unwrap_or_default()),
+        CommandId::Hello => handshake::hello(command, context)?,
+        CommandId::Auth => handshake::auth(command, context)?,
+        CommandId::Select => handshake::select(command, context.replies)?,
+        CommandId::Multi => transaction::multi(context),
         // In a transaction they are not answered here.
-        Verb::Exec => return Err(Rejection::line("ERR EXEC without MULTI")),
-        Verb::Discard => return Err(Rejection::line("ERR DISCARD without MULTI")),
-        Verb::Quit => handshake::quit(context),
-        Verb::ResetConnection => handshake::reset(context),
-        Verb::Client => client::client(command, context.session, context.replies)?,
-        Verb::Command => introspection::command(command, context.replies)?,
-        Verb::Info => introspection::info(command, context.replies, context.service),
-        Verb::Config => introspection::config(command, context.replies, context.service)?,
+        CommandId::Exec => return Err(Rejection::line("ERR EXEC without MULTI")),
+        CommandId::Discard => return Err(Rejection::line("ERR DISCARD without MULTI")),
+        CommandId::Quit => handshake::quit(context),
+        CommandId::ResetConnection => handshake::reset(context),
+        CommandId::Client => client::client(command, context.session, context.replies)?,
+        CommandId::Command => introspection::command(command, context.replies)?,
+        CommandId::Info => introspection::info(command, context.replies, context.service),
+        CommandId::Config => introspection::config(command, context.replies, context.service)?,
     }
     Ok(())
 }

@@ -5,7 +5,8 @@ use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
 use sluicegate::{RetryAfter, Span};
 use sluicegate_server::engine::{
-    Call, Engine, KeySpec, Reason, RequestError, RuleCache, RuleSpec, Settings, Target, Throttle, Throttled,
+    Engine, KeySpec, Reason, RequestError, RuleCache, RuleCall, RuleSpec, Settings, Target, Throttle,
+    Throttled,
 };
 use std::future::Future as _;
 use std::pin::pin;
@@ -36,7 +37,7 @@ fn check(engine: &Engine, rule: &str, key: &str, cost: u64) -> Seen {
     try_check(engine, on(rule, key), cost).unwrap()
 }
 
-fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u64) -> Call<'a> {
+fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u64) -> RuleCall<'a> {
     engine.call(on(rule, key), cost).unwrap()
 }
 
@@ -176,7 +177,7 @@ fn several_calls_are_charged_all_or_nothing() {
     let shadow = RuleSpec { shadow: true, ..rule("try", &["fixed-window 1/day"]) };
     let (engine, _) = engine(vec![rule("user", &["sliding-log 2/60s"]), shadow, with_exceptions()]);
     let part = |rule, key, cost| call(&engine, rule, key, cost);
-    let all = |calls: &[Call<'_>]| {
+    let all = |calls: &[RuleCall<'_>]| {
         let (all, each) = at_once(engine.check_all(calls, engine.now())).unwrap();
         (Seen::from(all), each.into_iter().map(Seen::from).collect::<Vec<_>>())
     };

@@ -3,7 +3,7 @@
 use sluicegate::clock::{Clock, ManualClock, SystemClock};
 use sluicegate::limit::{LIMIT_LEN_MAX, LIMITS_MAX, LIST_LEN_MAX};
 use sluicegate::{Limit, RetryAfter, Time};
-use sluicegate_server::engine::{Call, Decided, Reason, RequestError, RuleSpec, Settings, decide};
+use sluicegate_server::engine::{Decided, Reason, RequestError, RuleCall, RuleSpec, Settings, decide};
 use sluicegate_server::protocol::Protocol;
 use sluicegate_server::server::{Config, Server};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -94,13 +94,13 @@ impl From<Decided<'_>> for Seen {
 
 impl Seen {
     /// Decides a call of an engine with keys in memory.
-    pub(crate) fn of(call: &Call<'_>, now: Time) -> Result<Seen, RequestError> {
+    pub(crate) fn of(call: &RuleCall<'_>, now: Time) -> Result<Seen, RequestError> {
         Seen::with(call, now, |decided| Seen::from(decided))
     }
 
     /// Copies a decision.
     pub(crate) fn with<T: Send>(
-        call: &Call<'_>,
+        call: &RuleCall<'_>,
         now: Time,
         see: impl FnOnce(Decided<'_>) -> T + Send,
     ) -> Result<T, RequestError> {

@@ -1,7 +1,7 @@
 //! The layer, its settings, and how it admits requests.
 
 use super::service::ConcurrencyLimit;
-use crate::common::{Admit, Call, Common, Shared, common_methods, require_backend};
+use crate::common::{Admit, BackendCall, Common, Shared, common_methods, require_backend};
 use crate::key::RequestKey;
 use crate::rejection::{ProblemDetails, Reason, Respond};
 use http::Response;
@@ -116,7 +116,7 @@ impl<L: LeaseBackend, R> Admit<R> for Settings<L> {
     fn admit<B>(
         shared: &Arc<Shared<Self, R>>,
         answer: Self::Answer,
-        call: &Call<'_>,
+        call: &BackendCall<'_>,
     ) -> Result<Option<HeldLease>, Response<B>>
     where
         R: Respond<B>,

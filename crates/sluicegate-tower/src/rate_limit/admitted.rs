@@ -4,7 +4,7 @@ use super::event::{EventKind, RateLimitEvent};
 use super::fields::Fields;
 use super::layer::{Mode, Settings};
 use super::settle::Completion;
-use crate::common::{Admit, Call, Shared, require_backend};
+use crate::common::{Admit, BackendCall, Shared, require_backend};
 use crate::future::Later;
 use crate::key::{MissingKey, RequestKey};
 use crate::rejection::{Reason, Respond};
@@ -84,7 +84,7 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
     fn admit<B>(
         shared: &Arc<Shared<Self, R>>,
         answer: Self::Answer,
-        call: &Call<'_>,
+        call: &BackendCall<'_>,
     ) -> Result<Admitted<L, R>, Response<B>>
     where
         R: Respond<B>,
@@ -165,7 +165,7 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
     fn admit_in_full<B>(
         self: &Arc<Self>,
         answer: Result<Reserved, BackendError>,
-        call: &Call<'_>,
+        call: &BackendCall<'_>,
     ) -> Result<Admitted<L, R>, Response<B>>
     where
         R: Respond<B>,
@@ -198,7 +198,7 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
     }
 
     #[cold]
-    fn no_answer<B>(&self, error: BackendError, call: &Call<'_>) -> Result<Admitted<L, R>, Response<B>>
+    fn no_answer<B>(&self, error: BackendError, call: &BackendCall<'_>) -> Result<Admitted<L, R>, Response<B>>
     where
         R: Respond<B>,
     {
@@ -250,7 +250,7 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
         self.fields(&decision)
     }
 
-    fn emit(&self, call: &Call<'_>, kind: EventKind<'_>) {
+    fn emit(&self, call: &BackendCall<'_>, kind: EventKind<'_>) {
         let Some(observe) = &self.settings.observe else { return };
         let head = call.head;
         if let Some(key) = call.key {

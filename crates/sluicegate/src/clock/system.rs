@@ -71,7 +71,7 @@ const ANCHOR_TRIES: u32 = 4;
 const RATE_TICKS: u64 = 1 << 30;
 
 /// The tick counter and its rate.
-struct Counter {
+struct CycleCounter {
     ticks: quanta::Clock,
     /// Microseconds per tick, times 2^32.
     micros_per_tick: u64,
@@ -79,7 +79,7 @@ struct Counter {
     anchor_life: u64,
 }
 
-static COUNTER: LazyLock<Counter> = LazyLock::new(|| {
+static COUNTER: LazyLock<CycleCounter> = LazyLock::new(|| {
     // Without a usable counter this reads the system's monotonic clock, in nanoseconds.
     let ticks = quanta::Clock::new();
     let nanos = ticks.delta_as_nanos(0, RATE_TICKS).max(1);
@@ -87,7 +87,7 @@ static COUNTER: LazyLock<Counter> = LazyLock::new(|| {
     // lifetime of an anchor in ticks, times the rate, is 2000 µs * 2^32, below 2^44.
     let micros_per_tick = (u128::from(nanos) << 32) / (1_000 * u128::from(RATE_TICKS));
     let anchor_life = u128::from(RATE_TICKS) * u128::from(ANCHOR_LIFE_NANOS) / u128::from(nanos);
-    Counter {
+    CycleCounter {
         ticks,
         micros_per_tick: u64::try_from(micros_per_tick).unwrap_or(u64::MAX >> 32),
         anchor_life: u64::try_from(anchor_life).unwrap_or(0).min(1 << 31),
@@ -95,7 +95,7 @@ static COUNTER: LazyLock<Counter> = LazyLock::new(|| {
 });
 
 /// The time of all threads, and what is known of UTC.
-struct Shared {
+struct SharedTime {
     timeline: Mutex<Timeline>,
     /// The timeline's offset and UTC's, for threads that have nothing to change.
     offset: AtomicI64,
@@ -117,10 +117,10 @@ struct Steps {
 /// How often the timeline looks at least while it is used, in microseconds.
 const LOOK_INTERVAL: u64 = 1_000_000;
 
-static SHARED: LazyLock<Shared> = LazyLock::new(|| {
+static SHARED: LazyLock<SharedTime> = LazyLock::new(|| {
     let reading = read_clocks();
     let timeline = Timeline::new(&reading);
-    Shared {
+    SharedTime {
         timeline: Mutex::new(timeline),
         offset: AtomicI64::new(timeline.offset()),
         utc_offset: AtomicI64::new(timeline.utc_offset()),
@@ -200,7 +200,7 @@ fn read_clocks() -> Reading {
     Reading { uptime, utc, gap: uptime_micros().saturating_sub(uptime) }
 }
 
-impl Shared {
+impl SharedTime {
     /// The time at a reading.
     fn time(&self, reading: &Reading) -> Time {
         let utc_offset = self.utc_offset.load(Relaxed);

@@ -114,9 +114,9 @@ pub(crate) fn period(word: &str) -> Result<Period<'_>, SyntaxError> {
         return Err(SyntaxError::new(problem, "use a smaller unit for parts, such as 1500ms for 1.5 s"));
     }
     let (size, is_day) = match unit(unit_word) {
-        Some(Unit::Fixed { micros, is_day }) => (micros, is_day),
-        Some(Unit::Calendar(unit)) if number_word.is_empty() => return Ok(Period::Calendar(unit)),
-        Some(Unit::Calendar(unit)) => {
+        Some(PeriodUnit::Fixed { micros, is_day }) => (micros, is_day),
+        Some(PeriodUnit::Calendar(unit)) if number_word.is_empty() => return Ok(Period::Calendar(unit)),
+        Some(PeriodUnit::Calendar(unit)) => {
             let problem = format!("{} puts a number on a calendar unit", quoted(word));
             let days = if unit == CalendarUnit::Week { ", or days such as 7d" } else { "" };
             return Err(SyntaxError::new(problem, format!("write {unit} alone{days}")));
@@ -135,13 +135,13 @@ pub(crate) fn period(word: &str) -> Result<Period<'_>, SyntaxError> {
     Ok(Period::Fixed { period: Span::from_micros(micros), is_one_day, word })
 }
 
-enum Unit {
+enum PeriodUnit {
     Fixed { micros: u64, is_day: bool },
     Calendar(CalendarUnit),
 }
 
 /// Reads a unit, in any case.
-fn unit(word: &str) -> Option<Unit> {
+fn unit(word: &str) -> Option<PeriodUnit> {
     // A lone M could be minutes or months, and is a million in a count.
     if word == "M" {
         return None;
@@ -153,12 +153,12 @@ fn unit(word: &str) -> Option<Unit> {
         "m" | "min" | "mins" | "minute" | "minutes" => 60 * SECOND,
         "h" | "hr" | "hrs" | "hour" | "hours" => 3_600 * SECOND,
         "d" | "day" | "days" => DAY,
-        "week" | "weeks" => return Some(Unit::Calendar(CalendarUnit::Week)),
-        "month" | "months" => return Some(Unit::Calendar(CalendarUnit::Month)),
-        "year" | "years" => return Some(Unit::Calendar(CalendarUnit::Year)),
+        "week" | "weeks" => return Some(PeriodUnit::Calendar(CalendarUnit::Week)),
+        "month" | "months" => return Some(PeriodUnit::Calendar(CalendarUnit::Month)),
+        "year" | "years" => return Some(PeriodUnit::Calendar(CalendarUnit::Year)),
         _ => return None,
     };
-    Some(Unit::Fixed { micros, is_day: micros == DAY })
+    Some(PeriodUnit::Fixed { micros, is_day: micros == DAY })
 }
 
 fn unknown_unit(word: &str, unit: &str) -> SyntaxError {

@@ -72,11 +72,11 @@ pub struct LimiterBuilder {
     clock: AnyClock,
     observer: Option<Arc<dyn Observer>>,
     start: Option<Time>,
-    shared: Option<Shared>,
+    shared: Option<NamedScope>,
 }
 
 /// A store of others, and the scope there.
-struct Shared {
+struct NamedScope {
     store: MemoryStore,
     scope: Box<dyn Key>,
     kind: LimiterKind,
@@ -175,7 +175,7 @@ impl LimiterBuilder {
     /// clock are used instead of this builder's.
     pub fn in_store(mut self, store: &MemoryStore, scope: impl Key + 'static) -> LimiterBuilder {
         self.shared =
-            Some(Shared { store: store.clone(), scope: Box::new(scope), kind: LimiterKind::default() });
+            Some(NamedScope { store: store.clone(), scope: Box::new(scope), kind: LimiterKind::default() });
         self
     }
 
@@ -205,9 +205,9 @@ impl LimiterBuilder {
     /// system has no memory for that many keys.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let limits = list(self.limits)?;
-        if let Some(Shared { store, scope, kind }) = self.shared {
+        if let Some(NamedScope { store, scope, kind }) = self.shared {
             let place = store.attach(&*scope, &limits, kind, self.start)?;
-            return Ok(Limiter::in_place(place, store, limits, kind, self.observer));
+            return Ok(Limiter::in_store(place, store, limits, kind, self.observer));
         }
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;

@@ -4,7 +4,7 @@ use super::Limiter;
 use super::error::VerbError;
 use crate::key::Fingerprint;
 use crate::limit::Limit;
-use crate::store;
+use crate::store::{self, StoreCall};
 use sluicegate_core::all_of::peek_all;
 use sluicegate_core::decision::store::StoreDecision as _;
 use sluicegate_core::{AnyLimit, Decision, Time};
@@ -34,9 +34,9 @@ impl<'a> Call<'a> {
         Call { limited: None, cost }
     }
 
-    fn in_store(&self, index: usize) -> Option<store::Call<'a>> {
+    fn in_store(&self, index: usize) -> Option<StoreCall<'a>> {
         let (limiter, key) = self.limited?;
-        Some(store::Call { store: limiter.inner.store.any(), key, cost: self.cost, index })
+        Some(StoreCall { store: limiter.inner.store.any(), key, cost: self.cost, index })
     }
 }
 
@@ -150,12 +150,12 @@ pub(super) fn longest(behind: &[Option<Decision>]) -> Option<Decision> {
 
 fn in_stores<'a, R>(
     calls: &[Call<'a>],
-    decide: impl FnOnce(&[store::Call<'a>]) -> Result<R, store::Call<'a>>,
+    decide: impl FnOnce(&[StoreCall<'a>]) -> Result<R, StoreCall<'a>>,
 ) -> Result<R, VerbError> {
     if calls.len() > CALLS_MAX {
         return Err(VerbError::TooManyCalls(calls.len()));
     }
-    let in_stores: Vec<store::Call<'_>> =
+    let in_stores: Vec<StoreCall<'_>> =
         calls.iter().enumerate().filter_map(|(index, call)| call.in_store(index)).collect();
     decide(&in_stores).map_err(|refused| cannot_combine(calls, refused.index))
 }

@@ -4,7 +4,7 @@
 //! a cache line that the decision has just written to. Adding them up is the reader's work.
 
 use crate::event::Event;
-use crate::store::{Counts, PoolStats, SlotKind, Store};
+use crate::store::{PoolStats, SlotKind, Store, StoreCounts};
 use sluicegate_core::Decision;
 
 /// What a limiter has decided since it was made, and what it holds.
@@ -56,7 +56,7 @@ pub struct StoreStats {
 
 impl StoreStats {
     pub(crate) fn of<S: SlotKind>(store: &Store<S>, waiting: usize, limits: PoolStats) -> StoreStats {
-        let Counts { allowed, denied, evicted, no_room } = store.counts();
+        let StoreCounts { allowed, denied, evicted, no_room } = store.counts();
         let (logs, receipts) = (store.log_stats(), store.receipt_stats());
         StoreStats {
             allowed,

@@ -2,7 +2,7 @@
 
 use super::grant::Grant;
 use super::scope::ScopedLimit;
-use super::shard::{Deferred, Joined, LeaseRequest, Outcome, Shard};
+use super::shard::{Deferred, Joined, LeaseOutcome, LeaseRequest, Shard};
 use crate::key::Fingerprint;
 use crate::wait::park::block_on;
 use crate::wait::{MaxWait, Priority};
@@ -102,7 +102,7 @@ impl AcquireLease {
 
     /// The result. The waiter's entry may be reused from here on, and the grant owns the lease
     /// before any waker or observer runs, because those may panic.
-    fn done(&mut self, outcome: Outcome, since: Time, deferred: Option<Deferred>) -> Grant {
+    fn done(&mut self, outcome: LeaseOutcome, since: Time, deferred: Option<Deferred>) -> Grant {
         self.state = State::Done;
         let grant = self.shard.grant(outcome, since);
         self.shard.run_deferred(deferred);
@@ -130,7 +130,7 @@ impl Future for AcquireLease {
                     Poll::Pending
                 }
             },
-            State::Done => panic!("an acquire was polled again deferred its due_at"),
+            State::Done => panic!("`AcquireLease` polled after completion"),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::lease::LeaseRef;
 use super::scope::ScopedLimit;
-use super::shard::{Attempt, Common, Deferred};
+use super::shard::{Common, Deferred, LeaseAttempt};
 use super::state::{Expirations, KeyLeases, LeaseEntry, ShardState, WaiterState};
 use crate::key::Fingerprint;
 use crate::sync::Guard;
@@ -112,13 +112,13 @@ impl<'a> LockedShard<'a> {
     /// Tries to grant a lease. If it fails, nothing is counted, and no denial is computed that the
     /// caller may not need.
     #[inline]
-    pub(super) fn take(&mut self, key: Fingerprint, cost: u64) -> Attempt {
+    pub(super) fn take(&mut self, key: Fingerprint, cost: u64) -> LeaseAttempt {
         let now = self.now();
         self.expire(key, now);
         self.apply_limit(key);
         if cost == 0 {
             self.state.counts.allowed += 1;
-            return Attempt::Allowed(self.peek(key, cost), None);
+            return LeaseAttempt::Allowed(self.peek(key, cost), None);
         }
         let limit = self.limit_of(key);
         let ShardState { keys, reserved, .. } = &mut *self.state;
@@ -127,15 +127,15 @@ impl<'a> LockedShard<'a> {
             None => cost <= limit.count(),
         };
         if !has_room {
-            return Attempt::Denied;
+            return LeaseAttempt::Denied;
         }
         if self.caller.is_some_and(|scoped| !scoped.claim()) {
-            return Attempt::Full;
+            return LeaseAttempt::Full;
         }
         if *reserved == 0 {
             let Some(more) = self.common.capacity.take() else {
                 self.unclaim();
-                return Attempt::Full;
+                return LeaseAttempt::Full;
             };
             self.state.reserved = more;
         } else {
@@ -143,7 +143,7 @@ impl<'a> LockedShard<'a> {
         }
         let (decision, granted) = self.state.grant(key, cost, now, self.caller);
         self.sweep(now, SWEPT_PER_LEASE);
-        Attempt::Allowed(decision, granted)
+        LeaseAttempt::Allowed(decision, granted)
     }
 
     #[inline]

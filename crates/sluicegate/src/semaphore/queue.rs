@@ -2,7 +2,7 @@
 
 use super::locked_shard::{LockedShard, peek};
 use super::scope::ScopedLimit;
-use super::shard::{Attempt, Joined, LeaseRequest, Outcome, TICK};
+use super::shard::{Joined, LeaseAttempt, LeaseOutcome, LeaseRequest, TICK};
 use super::state::{Due, KeyLeases, ShardState, WaiterState};
 use crate::clock::interval::Interval;
 use crate::key::Fingerprint;
@@ -20,14 +20,14 @@ impl LockedShard<'_> {
         let now = self.clock_now();
         if until.is_none_or(|until| now <= until) {
             match self.take(key, cost) {
-                Attempt::Allowed(decision, granted) => {
-                    return Some(Joined::Done(Outcome::Allowed { decision, granted, at: now }));
+                LeaseAttempt::Allowed(decision, granted) => {
+                    return Some(Joined::Done(LeaseOutcome::Allowed { decision, granted, at: now }));
                 }
-                Attempt::Full => return None,
-                Attempt::Denied if cost > self.limit_of(key).count() => {
+                LeaseAttempt::Full => return None,
+                LeaseAttempt::Denied if cost > self.limit_of(key).count() => {
                     return Some(self.deny_join(Denial::Never, key, cost));
                 }
-                Attempt::Denied => {}
+                LeaseAttempt::Denied => {}
             }
         }
         if until.is_some_and(|until| until <= now) {
@@ -85,7 +85,7 @@ impl LockedShard<'_> {
         Some(Joined::Enqueued(waiter))
     }
 
-    pub(super) fn poll(&mut self, waiter: u32, waker: Waker) -> Option<Outcome> {
+    pub(super) fn poll(&mut self, waiter: u32, waker: Waker) -> Option<LeaseOutcome> {
         if matches!(self.state.waiters.get(waiter), Some(WaiterState::Waiting { .. })) {
             // The polling task processes due events itself, in case the clock has not rung.
             self.process_due();
@@ -97,7 +97,7 @@ impl LockedShard<'_> {
 
     pub(super) fn leave(&mut self, waiter: u32) {
         match self.state.waiters.remove(waiter) {
-            Some(WaiterState::Done(Outcome::Allowed { granted: Some(granted), .. })) => {
+            Some(WaiterState::Done(LeaseOutcome::Allowed { granted: Some(granted), .. })) => {
                 self.release(granted.lease);
             }
             Some(WaiterState::Waiting { request, position, waker }) => {
@@ -236,7 +236,7 @@ impl LockedShard<'_> {
         self.dequeue(waiter, &request, position);
         // The waiter has reserved the capacity.
         let (decision, granted) = self.state.grant(key, cost, now, None);
-        self.resolve(waiter, Outcome::Allowed { decision, granted, at: now });
+        self.resolve(waiter, LeaseOutcome::Allowed { decision, granted, at: now });
     }
 
     /// Denies a waiter. Returns its key.
@@ -256,7 +256,7 @@ impl LockedShard<'_> {
             Denial::Never => decision.denied_forever(),
             _ => denial_of(decision),
         };
-        self.resolve(waiter, Outcome::Denied { denial, decision, at: now });
+        self.resolve(waiter, LeaseOutcome::Denied { denial, decision, at: now });
         Some(request.key)
     }
 
@@ -292,7 +292,7 @@ impl LockedShard<'_> {
         }
     }
 
-    fn resolve(&mut self, waiter: u32, outcome: Outcome) {
+    fn resolve(&mut self, waiter: u32, outcome: LeaseOutcome) {
         if let Some(state) = self.state.waiters.get_mut(waiter)
             && let WaiterState::Waiting { waker, .. } = std::mem::replace(state, WaiterState::Done(outcome))
         {
@@ -301,7 +301,7 @@ impl LockedShard<'_> {
     }
 
     /// The outcome of a waiter, which is then removed.
-    fn take_outcome(&mut self, waiter: u32) -> Option<Outcome> {
+    fn take_outcome(&mut self, waiter: u32) -> Option<LeaseOutcome> {
         if !matches!(self.state.waiters.get(waiter), Some(WaiterState::Done(_))) {
             return None;
         }
@@ -321,7 +321,7 @@ impl LockedShard<'_> {
 
     fn deny_join(&mut self, denial: Denial, key: Fingerprint, cost: u64) -> Joined {
         let decision = denial_of(self.deny(key, cost));
-        Joined::Done(Outcome::Denied { denial, decision, at: self.clock_now() })
+        Joined::Done(LeaseOutcome::Denied { denial, decision, at: self.clock_now() })
     }
 
     fn clear_due(&mut self, key: Fingerprint) {

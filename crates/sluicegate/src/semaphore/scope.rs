@@ -50,7 +50,7 @@ const POOL_LIMIT: &str = "concurrency 1 ttl=1s";
 pub struct LeasePool {
     pool: Semaphore,
     /// The counts of the scopes in use.
-    counts: Arc<Mutex<HashMap<[u64; 2], Weak<Counts>>>>,
+    counts: Arc<Mutex<HashMap<[u64; 2], Weak<ScopeCounts>>>>,
 }
 
 /// Settings of a [`LeasePool`]. Created by [`LeasePool::builder`].
@@ -65,11 +65,11 @@ pub struct LeasePoolBuilder {
 pub struct LeaseScope {
     pool: Semaphore,
     name: Fingerprint,
-    counts: Arc<Counts>,
+    counts: Arc<ScopeCounts>,
 }
 
 /// The counts of a scope, and its bound.
-struct Counts {
+struct ScopeCounts {
     leases: AtomicUsize,
     waiting: AtomicUsize,
     expired: AtomicU64,
@@ -78,9 +78,9 @@ struct Counts {
     max: AtomicUsize,
 }
 
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts {
+impl Default for ScopeCounts {
+    fn default() -> ScopeCounts {
+        ScopeCounts {
             leases: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             expired: AtomicU64::new(0),
@@ -94,7 +94,7 @@ impl Default for Counts {
 pub(super) struct ScopedLimit {
     pub(super) limit: Concurrency,
     name: Fingerprint,
-    counts: Arc<Counts>,
+    counts: Arc<ScopeCounts>,
 }
 
 impl LeasePool {
@@ -111,7 +111,7 @@ impl LeasePool {
         let counts = known.get(&id).and_then(Weak::upgrade).unwrap_or_else(|| {
             // Unused scopes are dropped before another is added.
             known.retain(|_, counts| counts.strong_count() > 0);
-            let counts = Arc::<Counts>::default();
+            let counts = Arc::<ScopeCounts>::default();
             known.insert(id, Arc::downgrade(&counts));
             counts
         });
@@ -198,7 +198,7 @@ impl LeaseScope {
 
     /// Its held leases, expired leases and waiters. Decisions are counted for the whole pool only.
     pub fn stats(&self) -> SemaphoreStats {
-        let Counts { leases, waiting, expired, .. } = &*self.counts;
+        let ScopeCounts { leases, waiting, expired, .. } = &*self.counts;
         SemaphoreStats {
             leases: leases.load(Ordering::Relaxed),
             waiting: waiting.load(Ordering::Relaxed),
@@ -232,7 +232,7 @@ impl ScopedLimit {
 
     /// Claims room for a lease or a waiter. Returns `false` if the scope has its maximum.
     pub(super) fn claim(&self) -> bool {
-        let Counts { claimed, max, .. } = &*self.counts;
+        let ScopeCounts { claimed, max, .. } = &*self.counts;
         let max = max.load(Ordering::Relaxed);
         let more = |claimed: usize| (claimed < max).then_some(claimed + 1);
         claimed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()

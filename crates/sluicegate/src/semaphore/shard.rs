@@ -88,7 +88,7 @@ pub(super) struct Granted {
 
 /// The outcome of a call.
 #[derive(Clone, Copy)]
-pub(super) enum Outcome {
+pub(super) enum LeaseOutcome {
     /// Without a lease if the call cost nothing.
     Allowed {
         decision: Decision,
@@ -103,12 +103,12 @@ pub(super) enum Outcome {
 }
 
 pub(super) enum Joined {
-    Done(Outcome),
+    Done(LeaseOutcome),
     Enqueued(u32),
 }
 
 /// The result of a call that does not wait.
-pub(super) enum Attempt {
+pub(super) enum LeaseAttempt {
     Allowed(Decision, Option<Granted>),
     /// Too few permits are free, or other calls wait for them.
     Denied,
@@ -171,8 +171,8 @@ impl Shard {
         cost: u64,
     ) -> Option<Grant> {
         let grant = self.with_lock(caller, None, |locked| match locked.take(key, cost) {
-            Attempt::Allowed(decision, granted) => Some(self.new_grant(decision, Span::ZERO, granted)),
-            Attempt::Denied | Attempt::Full => None,
+            LeaseAttempt::Allowed(decision, granted) => Some(self.new_grant(decision, Span::ZERO, granted)),
+            LeaseAttempt::Denied | LeaseAttempt::Full => None,
         })?;
         self.observe(&grant);
         Some(grant)
@@ -188,11 +188,11 @@ impl Shard {
         now: Option<Time>,
     ) -> Option<Grant> {
         self.with_lock(caller, now, |locked| match locked.take(key, cost) {
-            Attempt::Allowed(decision, granted) => Some(self.new_grant(decision, Span::ZERO, granted)),
-            Attempt::Denied => {
+            LeaseAttempt::Allowed(decision, granted) => Some(self.new_grant(decision, Span::ZERO, granted)),
+            LeaseAttempt::Denied => {
                 Some(Grant::new(Acquired::at_once(locked.deny(key, cost).into(), Span::ZERO), None))
             }
-            Attempt::Full => None,
+            LeaseAttempt::Full => None,
         })
     }
 
@@ -220,12 +220,16 @@ impl Shard {
             }
         }
         let decision = self.full_denial(caller, wait);
-        (Joined::Done(Outcome::Denied { denial: Denial::NoRoom, decision, at: now }), None)
+        (Joined::Done(LeaseOutcome::Denied { denial: Denial::NoRoom, decision, at: now }), None)
     }
 
     /// The outcome of a waiter, which is then removed. `None` if there is none yet: the waiter will
     /// be woken. The caller stores the outcome, then calls [`Shard::run_deferred`].
-    pub(super) fn poll(self: &Arc<Shard>, waiter: u32, waker: &Waker) -> (Option<Outcome>, Option<Deferred>) {
+    pub(super) fn poll(
+        self: &Arc<Shard>,
+        waiter: u32,
+        waker: &Waker,
+    ) -> (Option<LeaseOutcome>, Option<Deferred>) {
         // Cloned before the lock is taken, because cloning runs foreign code.
         let waker = waker.clone();
         let mut locked = self.lock(None, None);
@@ -308,10 +312,12 @@ impl Shard {
     }
 
     /// The grant for an outcome.
-    pub(super) fn grant(self: &Arc<Shard>, outcome: Outcome, since: Time) -> Grant {
+    pub(super) fn grant(self: &Arc<Shard>, outcome: LeaseOutcome, since: Time) -> Grant {
         match outcome {
-            Outcome::Allowed { decision, granted, at } => self.new_grant(decision, at.since(since), granted),
-            Outcome::Denied { denial, decision, at } => refused(denial, decision, at.since(since)),
+            LeaseOutcome::Allowed { decision, granted, at } => {
+                self.new_grant(decision, at.since(since), granted)
+            }
+            LeaseOutcome::Denied { denial, decision, at } => refused(denial, decision, at.since(since)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::lease::LeaseRef;
 use super::scope::ScopedLimit;
-use super::shard::{Granted, LeaseRequest, Outcome};
+use super::shard::{Granted, LeaseOutcome, LeaseRequest};
 use super::slab::Slab;
 use super::stats::SemaphoreStats;
 use crate::clock::alarms::Alarms;
@@ -34,11 +34,11 @@ pub(super) struct ShardState {
     pub(super) alarms: Alarms,
     /// Capacity that this shard has reserved from the semaphore's and not used yet.
     pub(super) reserved: usize,
-    pub(super) counts: Counts,
+    pub(super) counts: LeaseCounts,
 }
 
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct LeaseCounts {
     pub(super) allowed: u64,
     pub(super) denied: u64,
     pub(super) no_room: u64,
@@ -53,14 +53,14 @@ pub(super) struct KeyLeases {
     pub(super) leases: Leases<u32>,
     /// Its time in `expirations`.
     pub(super) listed: Option<Time>,
-    pub(super) queue: Option<Box<Queue>>,
+    pub(super) queue: Option<Box<WaitQueue>>,
     /// If several semaphores share a pool: the limit of the one that last used the key.
     pub(super) scoped: Option<Arc<ScopedLimit>>,
 }
 
 /// The wait queue of a key. It exists only while calls wait.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct WaitQueue {
     /// By priority, then by arrival: the waiter and its cost.
     pub(super) waiting: AppendMostlyMap<(Priority, u64), (u32, u64)>,
     pub(super) next: u64,
@@ -81,7 +81,7 @@ pub(super) struct LeaseEntry {
 /// A waiter, and its outcome.
 pub(super) enum WaiterState {
     Waiting { request: LeaseRequest, position: (Priority, u64), waker: Waker },
-    Done(Outcome),
+    Done(LeaseOutcome),
 }
 
 /// What the clock rings for. At equal times expiry precedes deadlines, so that waiters at their
@@ -106,7 +106,7 @@ impl ShardState {
             due: AppendMostlyMap::default(),
             alarms: Alarms::default(),
             reserved: 0,
-            counts: Counts::default(),
+            counts: LeaseCounts::default(),
         }
     }
 
@@ -121,7 +121,7 @@ impl ShardState {
     }
 
     pub(super) fn add_to(&self, stats: &mut SemaphoreStats) {
-        let Counts { allowed, denied, no_room, released, renewed, expired } = self.counts;
+        let LeaseCounts { allowed, denied, no_room, released, renewed, expired } = self.counts;
         stats.allowed += allowed;
         stats.denied += denied;
         stats.no_room += no_room;

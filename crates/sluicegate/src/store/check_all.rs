@@ -19,7 +19,7 @@ use std::{mem, slice};
 
 /// One of the calls.
 #[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
+pub(crate) struct StoreCall<'a> {
     pub(crate) store: &'a dyn AnyStore,
     pub(crate) key: Fingerprint,
     pub(crate) cost: u64,
@@ -72,7 +72,7 @@ pub(crate) trait AnyLockedShard {
     fn write_back(&mut self, slot: usize, states: Vec<AnyState>);
 
     /// Counts the decision, and records the charge for open receipts.
-    fn decided(&mut self, call: &Call<'_>, now: Time, decision: &Decision);
+    fn decided(&mut self, call: &StoreCall<'_>, now: Time, decision: &Decision);
 
     fn denial(&mut self, full: Full, key: Fingerprint) -> Decision;
 }
@@ -98,10 +98,10 @@ impl LoadedKey {
 /// # Errors
 /// If the limit of a call cannot be combined with others: that call. Then no call was decided.
 pub(crate) fn check_all<'a>(
-    calls: &[Call<'a>],
+    calls: &[StoreCall<'a>],
     now: Time,
     queue_denial: Option<Decision>,
-) -> Result<Decision, Call<'a>> {
+) -> Result<Decision, StoreCall<'a>> {
     decide_all(&merged(calls), now, queue_denial, |_, _| ())
 }
 
@@ -111,10 +111,10 @@ pub(crate) fn check_all<'a>(
 /// # Errors
 /// See [`check_all`].
 pub(crate) fn check_all_each<'a>(
-    calls: &[Call<'a>],
+    calls: &[StoreCall<'a>],
     now: Time,
     queue_denial: Option<Decision>,
-) -> Result<(Decision, Vec<Decision>), Call<'a>> {
+) -> Result<(Decision, Vec<Decision>), StoreCall<'a>> {
     let merged = merged(calls);
     let mut each = Vec::with_capacity(merged.len());
     let decision = decide_all(&merged, now, queue_denial, |decision, mut parts| {
@@ -126,17 +126,17 @@ pub(crate) fn check_all_each<'a>(
         }
         each.push(peek_all(&parts, now));
     })?;
-    let index = |call: &Call<'_>| merged.iter().position(|other| other.is_same_key(call));
+    let index = |call: &StoreCall<'_>| merged.iter().position(|other| other.is_same_key(call));
     let each = calls.iter().filter_map(|call| Some(each[index(call)?].of_call(call.index)));
     Ok((decision, each.collect()))
 }
 
 fn decide_all<'a>(
-    calls: &[Call<'a>],
+    calls: &[StoreCall<'a>],
     now: Time,
     queue_denial: Option<Decision>,
     mut report: impl FnMut(&Decision, Vec<Part<'_, AnyLimit>>),
-) -> Result<Decision, Call<'a>> {
+) -> Result<Decision, StoreCall<'a>> {
     let mut order: Vec<(ShardId, &dyn AnyStore)> =
         calls.iter().map(|call| (call.shard_id(), call.store)).collect();
     order.sort_by_key(|(shard_id, _)| *shard_id);
@@ -144,7 +144,7 @@ fn decide_all<'a>(
     let mut shards: Vec<Box<dyn AnyLockedShard + '_>> =
         order.iter().map(|(shard_id, store)| store.lock_any(shard_id.shard)).collect();
     // The index of a call's shard among the locked ones, which include it.
-    let shard_of = |call: &Call<'_>| {
+    let shard_of = |call: &StoreCall<'_>| {
         let shard_id = call.shard_id();
         order.partition_point(|(other, _)| *other < shard_id)
     };
@@ -181,10 +181,10 @@ fn decide_all<'a>(
 
 /// Inserts every key that has no slot and will be charged: all of them or none.
 fn make_room(
-    calls: &[Call<'_>],
+    calls: &[StoreCall<'_>],
     loaded: &mut [LoadedKey],
     shards: &mut [Box<dyn AnyLockedShard + '_>],
-    shard_of: &impl Fn(&Call<'_>) -> usize,
+    shard_of: &impl Fn(&StoreCall<'_>) -> usize,
     now: Time,
 ) -> Result<(), Decision> {
     // If the calls need more keys than the store holds, no eviction makes them fit, so nothing is
@@ -241,16 +241,16 @@ fn make_room(
     Ok(())
 }
 
-fn parts<'a>(calls: &[Call<'_>], loaded: &'a mut [LoadedKey]) -> Vec<Part<'a, AnyLimit>> {
-    let parts = |(call, loaded): (&Call<'_>, &'a mut LoadedKey)| {
+fn parts<'a>(calls: &[StoreCall<'_>], loaded: &'a mut [LoadedKey]) -> Vec<Part<'a, AnyLimit>> {
+    let parts = |(call, loaded): (&StoreCall<'_>, &'a mut LoadedKey)| {
         let cost = call.cost;
         loaded.limits.iter().zip(&mut loaded.states).map(move |(limit, state)| Part { limit, state, cost })
     };
     calls.iter().zip(loaded).flat_map(parts).collect()
 }
 
-fn merged<'a>(calls: &[Call<'a>]) -> Vec<Call<'a>> {
-    let mut merged: Vec<Call<'a>> = Vec::with_capacity(calls.len());
+fn merged<'a>(calls: &[StoreCall<'a>]) -> Vec<StoreCall<'a>> {
+    let mut merged: Vec<StoreCall<'a>> = Vec::with_capacity(calls.len());
     for call in calls {
         match merged.iter_mut().find(|other| other.is_same_key(call)) {
             Some(other) => other.cost = other.cost.saturating_add(call.cost),
@@ -260,12 +260,12 @@ fn merged<'a>(calls: &[Call<'a>]) -> Vec<Call<'a>> {
     merged
 }
 
-impl Call<'_> {
+impl StoreCall<'_> {
     fn shard_id(&self) -> ShardId {
         self.store.shard_id(self.key)
     }
 
-    pub(crate) fn is_same_key(&self, other: &Call<'_>) -> bool {
+    pub(crate) fn is_same_key(&self, other: &StoreCall<'_>) -> bool {
         self.key.is(other.key) && self.shard_id() == other.shard_id()
     }
 }
@@ -343,7 +343,7 @@ impl<S: SlotKind> AnyLockedShard for LockedIn<'_, S> {
         S::update(self.shard.state_of(slot), |state| *state = S::from_states(states));
     }
 
-    fn decided(&mut self, call: &Call<'_>, now: Time, decision: &Decision) {
+    fn decided(&mut self, call: &StoreCall<'_>, now: Time, decision: &Decision) {
         let shard = &mut self.shard.guarded;
         shard.counts.decided(decision);
         if decision.allowed()

@@ -31,7 +31,7 @@
 use super::limit_versions::LimitsByTag as _;
 use super::shares::{Pool, Share};
 use super::slot_kind::{SlotKind, SlotState};
-use super::table::{Bucket, buckets};
+use super::table::{TableBucket, buckets};
 use super::{Full, Guarded, Locked, Store, Vacant, claim_beyond};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
@@ -262,7 +262,7 @@ impl<S: SlotKind> Locked<'_, S> {
     fn find_slot_elsewhere(
         &mut self,
         demand: &Demand,
-        buckets: [Bucket; 2],
+        buckets: [TableBucket; 2],
         now: Time,
         store: &Store<S>,
         pinned: &[usize],
@@ -286,7 +286,7 @@ impl<S: SlotKind> Locked<'_, S> {
             self.examine_near(buckets[0], now, &anything, pinned)
         } else {
             let (table, mut nearby) = (self.table, Candidates::default());
-            let slots = buckets.into_iter().flat_map(Bucket::slots);
+            let slots = buckets.into_iter().flat_map(TableBucket::slots);
             let removable = slots.filter(|slot| table.is_taken(*slot) && !pinned.contains(slot));
             self.examine(removable, now, &anything, &mut nearby);
             nearby
@@ -309,7 +309,7 @@ impl<S: SlotKind> Locked<'_, S> {
     /// are moved to their other buckets.
     fn claim_by_moving(
         &mut self,
-        buckets: [Bucket; 2],
+        buckets: [TableBucket; 2],
         vacant: &AtomicUsize,
         spares: usize,
         pinned: &[usize],
@@ -325,11 +325,11 @@ impl<S: SlotKind> Locked<'_, S> {
     }
 
     /// A free slot in one of two buckets. If both are full, keys are moved to their other buckets.
-    fn make_free(&mut self, buckets: [Bucket; 2], pinned: &[usize]) -> Option<usize> {
+    fn make_free(&mut self, buckets: [TableBucket; 2], pinned: &[usize]) -> Option<usize> {
         buckets.into_iter().find_map(|bucket| self.make_free_in(bucket, MOVES_MAX, pinned))
     }
 
-    fn make_free_in(&mut self, bucket: Bucket, moves: u32, pinned: &[usize]) -> Option<usize> {
+    fn make_free_in(&mut self, bucket: TableBucket, moves: u32, pinned: &[usize]) -> Option<usize> {
         let free = self.table.free_in(bucket);
         if free.is_some() || moves == 0 {
             return free;
@@ -367,7 +367,13 @@ impl<S: SlotKind> Locked<'_, S> {
     }
 
     /// Examines a few keys around a bucket that has too few itself.
-    fn examine_near(&mut self, bucket: Bucket, now: Time, demand: &Demand, pinned: &[usize]) -> Candidates {
+    fn examine_near(
+        &mut self,
+        bucket: TableBucket,
+        now: Time,
+        demand: &Demand,
+        pinned: &[usize],
+    ) -> Candidates {
         let (table, mut candidates) = (self.table, Candidates::default());
         for slot in bucket.all_slots().filter(|slot| table.is_taken(*slot) && !pinned.contains(slot)) {
             if candidates.examined >= CANDIDATES_MIN || candidates.recovered.is_some() {

@@ -36,7 +36,7 @@ pub(super) struct Guarded<S: SlotKind> {
     pub(super) receipt_table: Option<Box<ReceiptTable>>,
     /// The primary buckets of keys that may be in their secondary bucket.
     pub(super) displaced: Displaced,
-    pub(super) counts: Counts,
+    pub(super) counts: StoreCounts,
     /// Unless UTC steps, no key of the shard recovers before this time, so until then it is
     /// pointless to search for a recovered key.
     pub(super) none_recovers_before: Time,
@@ -53,7 +53,7 @@ pub(super) struct Locked<'a, S: SlotKind> {
 /// Decisions and evictions of a shard.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C)]
-pub(crate) struct Counts {
+pub(crate) struct StoreCounts {
     pub(crate) allowed: u64,
     pub(crate) denied: u64,
     pub(crate) evicted: u64,
@@ -74,7 +74,7 @@ impl<S: SlotKind> Shard<S> {
             latest: Time::EPOCH,
             receipt_table: None,
             displaced: Displaced::default(),
-            counts: Counts::default(),
+            counts: StoreCounts::default(),
             none_recovers_before: Time::EPOCH,
             side_table: S::SideTable::default(),
         }))
@@ -272,7 +272,7 @@ impl<S: SlotKind> Locked<'_, S> {
     }
 }
 
-impl Counts {
+impl StoreCounts {
     #[inline]
     pub(crate) fn decided(&mut self, decision: &Decision) {
         if decision.allowed() {

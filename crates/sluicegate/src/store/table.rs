@@ -68,7 +68,7 @@ pub(super) struct Slot<'a> {
 
 /// Four adjacent slots of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Bucket(usize);
+pub(super) struct TableBucket(usize);
 
 impl<S: SlotKind> Tables<S> {
     const WORDS_PER_SLOT: usize = 2 + S::STATE_WORDS;
@@ -107,7 +107,7 @@ impl<'a, S: SlotKind> Table<'a, S> {
     /// bucket may have been displaced.
     pub(super) fn find(self, key: Fingerprint, displaced: Displaced) -> Option<usize> {
         let [primary, secondary] = buckets(key);
-        let find_in = |bucket: Bucket| bucket.slots().find(|slot| self.slot(*slot).holds(key));
+        let find_in = |bucket: TableBucket| bucket.slots().find(|slot| self.slot(*slot).holds(key));
         find_in(primary).or_else(|| if displaced.includes(primary) { find_in(secondary) } else { None })
     }
 
@@ -140,7 +140,7 @@ impl<'a, S: SlotKind> Table<'a, S> {
     }
 
     /// A free slot of a bucket.
-    pub(super) fn free_in(self, bucket: Bucket) -> Option<usize> {
+    pub(super) fn free_in(self, bucket: TableBucket) -> Option<usize> {
         bucket.slots().find(|slot| !self.is_taken(*slot))
     }
 
@@ -187,7 +187,7 @@ impl<'a, S: SlotKind> Table<'a, S> {
     }
 
     /// The other bucket of the key in a slot.
-    pub(super) fn other_bucket(self, slot: usize) -> Bucket {
+    pub(super) fn other_bucket(self, slot: usize) -> TableBucket {
         let [primary, secondary] = buckets(self.key(slot));
         if primary.slots().contains(&slot) { secondary } else { primary }
     }
@@ -216,7 +216,7 @@ impl Slot<'_> {
     }
 }
 
-impl Bucket {
+impl TableBucket {
     pub(super) fn slots(self) -> Range<usize> {
         self.0 * BUCKET..(self.0 + 1) * BUCKET
     }
@@ -240,7 +240,7 @@ impl Displaced {
         }
     }
 
-    fn includes(self, primary: Bucket) -> bool {
+    fn includes(self, primary: TableBucket) -> bool {
         self.0 >> primary.0 & 1 == 1
     }
 }
@@ -254,8 +254,8 @@ fn preferred(key: Fingerprint) -> usize {
 }
 
 /// The primary and the secondary bucket of a key.
-pub(super) fn buckets(key: Fingerprint) -> [Bucket; 2] {
+pub(super) fn buckets(key: Fingerprint) -> [TableBucket; 2] {
     let primary = preferred(key) / BUCKET;
     let step = usize::from(key.high.to_le_bytes()[1]) % (BUCKETS - 1) + 1;
-    [Bucket(primary), Bucket((primary + step) % BUCKETS)]
+    [TableBucket(primary), TableBucket((primary + step) % BUCKETS)]
 }

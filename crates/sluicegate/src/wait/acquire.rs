@@ -2,7 +2,7 @@
 
 use super::park::block_on;
 use super::queues::{Joined, WaitRequest};
-use super::waiters::{Outcome, WaiterId};
+use super::waiters::{WaitOutcome, WaiterIndex};
 use super::{Acquired, Denial, Priority};
 use crate::key::{Fingerprint, Key};
 use crate::limiter::Limiter;
@@ -59,7 +59,7 @@ impl MaxWait {
 #[derive(Clone, Copy)]
 enum State {
     New,
-    Enqueued { waiter: WaiterId, since: Time },
+    Enqueued { waiter: WaiterIndex, since: Time },
     Done,
 }
 
@@ -157,19 +157,19 @@ impl<'a> Acquire<'a> {
     }
 
     #[inline(never)]
-    fn poll_enqueued(&mut self, waiter: WaiterId, since: Time, waker: &Waker) -> Poll<Acquired> {
+    fn poll_enqueued(&mut self, waiter: WaiterIndex, since: Time, waker: &Waker) -> Poll<Acquired> {
         let Some(outcome) = self.limiter.queues().poll(self.limiter.host(), waiter, waker) else {
             return Poll::Pending;
         };
         let acquired = match outcome {
-            Outcome::Admitted(decision, at) => Acquired::after(decision, at.since(since)),
-            Outcome::Denied(denial, decision, at) => Acquired::denied(denial, decision, at.since(since)),
+            WaitOutcome::Admitted(decision, at) => Acquired::after(decision, at.since(since)),
+            WaitOutcome::Denied(denial, decision, at) => Acquired::denied(denial, decision, at.since(since)),
         };
         Poll::Ready(self.done(acquired))
     }
 
     #[cold]
-    fn leave(&self, waiter: WaiterId) {
+    fn leave(&self, waiter: WaiterIndex) {
         self.limiter.queues().leave(self.limiter.host(), waiter);
     }
 

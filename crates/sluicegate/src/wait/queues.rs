@@ -12,7 +12,7 @@
 
 use super::Denial;
 use super::state::{LockedQueues, QueueState};
-use super::waiters::{Outcome, WaiterId};
+use super::waiters::{WaitOutcome, WaiterIndex};
 use crate::callbacks::Callbacks;
 use crate::clock::Alarm;
 use crate::clock::alarm::AlarmHandler;
@@ -70,7 +70,7 @@ pub(crate) struct WaitRequest {
 pub(crate) enum Joined {
     /// The call was allowed immediately.
     Admitted(Decision),
-    Enqueued(WaiterId),
+    Enqueued(WaiterIndex),
     Denied(Denial, Decision),
 }
 
@@ -112,9 +112,9 @@ impl Queues {
     pub(crate) fn poll(
         self: &Arc<Queues>,
         host: &dyn Host,
-        waiter: WaiterId,
+        waiter: WaiterIndex,
         waker: &Waker,
-    ) -> Option<Outcome> {
+    ) -> Option<WaitOutcome> {
         let mut locked = self.lock_queues(host, None);
         let outcome = locked.poll(waiter, waker);
         locked.unlock();
@@ -123,7 +123,7 @@ impl Queues {
 
     /// Removes a waiter whose caller has gone. Its charge is rolled back, and the waiters behind it
     /// move up.
-    pub(crate) fn leave(self: &Arc<Queues>, host: &dyn Host, waiter: WaiterId) {
+    pub(crate) fn leave(self: &Arc<Queues>, host: &dyn Host, waiter: WaiterIndex) {
         let mut locked = self.lock_queues(host, None);
         locked.leave(waiter);
         locked.unlock();

@@ -5,7 +5,7 @@
 
 use super::Denial;
 use super::queues::{Host, Joined, Queues, WaitRequest, wake_all};
-use super::waiters::{Outcome, WaiterId, WaiterState, Waiters};
+use super::waiters::{WaitOutcome, WaiterIndex, WaiterState, Waiters};
 use crate::clock::alarms::Alarms;
 use crate::clock::is_step;
 use crate::key::{ByFingerprint, Fingerprint};
@@ -48,7 +48,7 @@ pub(super) struct QueueState {
 
 /// The queue of a key.
 pub(super) struct KeyQueue {
-    waiting: queue::Queue<AnyLimit, WaiterId>,
+    waiting: queue::Queue<AnyLimit, WaiterIndex>,
     /// As the store knows it, with the tag of its limits.
     key: Fingerprint,
     scope: Option<Fingerprint>,
@@ -66,7 +66,7 @@ pub(super) struct KeyQueue {
 /// The woken waiters of a queue that have not polled. Until then their charges can be rolled back.
 #[derive(Default)]
 struct Woken {
-    waiters: Vec<(WaiterId, Decision, Time)>,
+    waiters: Vec<(WaiterIndex, Decision, Time)>,
     /// The charges of each.
     charges: Vec<Charges>,
 }
@@ -185,7 +185,7 @@ impl<'a> LockedQueues<'a> {
         Joined::Enqueued(waiter)
     }
 
-    pub(super) fn poll(&mut self, waiter: WaiterId, waker: &Waker) -> Option<Outcome> {
+    pub(super) fn poll(&mut self, waiter: WaiterIndex, waker: &Waker) -> Option<WaitOutcome> {
         if self.state.waiters.is_waiting(waiter) && self.is_due() {
             // The polling task admits due waiters itself, in case the clock has not rung.
             self.admit_due();
@@ -198,17 +198,17 @@ impl<'a> LockedQueues<'a> {
             WaiterState::Admitted { key, index } => {
                 let ((_, decision, at), _) = self.remove_woken(key, index)?;
                 self.after_woken_removed(key);
-                Some(Outcome::Admitted(decision, at))
+                Some(WaitOutcome::Admitted(decision, at))
             }
             WaiterState::Denied(outcome) => {
                 let (denial, decision, at) = *outcome;
-                Some(Outcome::Denied(denial, decision, at))
+                Some(WaitOutcome::Denied(denial, decision, at))
             }
             WaiterState::Free | WaiterState::Waiting { .. } => None,
         }
     }
 
-    pub(super) fn leave(&mut self, waiter: WaiterId) {
+    pub(super) fn leave(&mut self, waiter: WaiterIndex) {
         match self.state.waiters.remove(waiter) {
             WaiterState::Free | WaiterState::Denied(_) => {}
             WaiterState::Admitted { key, index } => {
@@ -382,14 +382,14 @@ impl<'a> LockedQueues<'a> {
         }
     }
 
-    fn deny(&mut self, key: Fingerprint, waiter: WaiterId, denial: Denial, decision: Decision) {
+    fn deny(&mut self, key: Fingerprint, waiter: WaiterIndex, denial: Denial, decision: Decision) {
         let now = self.now();
         self.host.store().count(key, &decision);
         self.resolve(waiter, WaiterState::Denied(Box::new((denial, decision, now))));
     }
 
     /// Sets the outcome of a waiter, and wakes it.
-    fn resolve(&mut self, waiter: WaiterId, outcome: WaiterState) {
+    fn resolve(&mut self, waiter: WaiterIndex, outcome: WaiterState) {
         if let WaiterState::Waiting { waker, .. } = self.state.waiters.replace(waiter, outcome) {
             self.deferred.wake.push(waker);
         }
@@ -400,7 +400,7 @@ impl<'a> LockedQueues<'a> {
         &mut self,
         key: Fingerprint,
         index: usize,
-    ) -> Option<((WaiterId, Decision, Time), Charges)> {
+    ) -> Option<((WaiterIndex, Decision, Time), Charges)> {
         let QueueState { by_key, waiters, .. } = &mut *self.state;
         let Woken { waiters: woken, charges } = &mut by_key.get_mut(&id(key))?.woken;
         let outcome = (woken.swap_remove(index), charges.swap_remove(index));
@@ -466,7 +466,7 @@ impl KeyQueue {
     }
 
     /// The queue, planned with these limits, which may have just changed.
-    fn planned_with(&mut self, key: &KeySnapshot<'_>) -> &mut queue::Queue<AnyLimit, WaiterId> {
+    fn planned_with(&mut self, key: &KeySnapshot<'_>) -> &mut queue::Queue<AnyLimit, WaiterIndex> {
         let limits = key.all_limits();
         if !self.limits.as_ref().is_some_and(|known| Arc::ptr_eq(known, limits)) {
             self.replan();

@@ -3,7 +3,7 @@
 //! A dead node loses its slots to a replica. While a node is down, the table is fetched repeatedly,
 //! with a growing wait, until the slots have a new owner or the node is back.
 
-use super::{Member, Shared, SlotMap, SlotTable};
+use super::{ClusterShared, Member, SlotMap, SlotTable};
 use crate::link::address::Endpoint;
 use crate::link::breaker::Backoff;
 use crate::link::connection::{NodeError, in_time, rejection};
@@ -22,7 +22,7 @@ const REFRESH_MIN: Duration = Duration::from_millis(20);
 const REFRESH_DEGRADED_MAX: Duration = Duration::from_millis(500);
 
 /// Refreshes the slot table until the task is aborted.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<ClusterShared>) {
     let mut backoff = Backoff::new();
     let mut reported_down = false;
     loop {
@@ -58,7 +58,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl ClusterShared {
     /// Fetches the table from the first node that answers. An unusable node (wrong password, no
     /// permission) does not stop the search.
     async fn refresh(&self) -> Result<(), NodeError> {

@@ -41,7 +41,7 @@ async fn any_node_leads_to_the_whole_cluster() {
 async fn a_link_may_start_before_its_cluster() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     cluster.nodes().iter().for_each(Server::kill);
-    let later = Settings { connect_later: true, ..settings(&cluster.url(), SHORT) };
+    let later = StoreSettings { connect_later: true, ..settings(&cluster.url(), SHORT) };
     let link = Link::connect(&later).await.expect("a link that connects later");
     down(&link).await;
     cluster.nodes().iter().for_each(Server::restart);
@@ -205,7 +205,7 @@ async fn an_unusable_node_does_not_hide_the_others() {
     let cluster = Cluster::start(&Options::redis(), 3, 0);
     let owner = cluster.owner_of(super::super::slot(b"k"));
     cluster.nodes()[(owner + 1) % 3].cli(&["CONFIG", "SET", "requirepass", "secret"]);
-    let later = Settings { connect_later: true, ..settings(&cluster.url(), GENEROUS) };
+    let later = StoreSettings { connect_later: true, ..settings(&cluster.url(), GENEROUS) };
     // A link queries a random node first, so there are many links.
     for wanted in 1..=20 {
         let link = Link::connect(&later).await.expect("a link that connects later");

@@ -128,7 +128,7 @@ async fn a_busy_server_counts_as_failing_until_it_is_done() {
 async fn a_link_may_start_before_its_server() {
     let server = Server::start(&Options::redis());
     server.kill();
-    let later = Settings { connect_later: true, ..settings(&server.url(), SHORT) };
+    let later = StoreSettings { connect_later: true, ..settings(&server.url(), SHORT) };
     let link = Link::connect(&later).await.expect("a link that connects later");
     down(&link).await;
     assert_free_of_cost(&link);
@@ -140,7 +140,7 @@ async fn a_link_may_start_before_its_server() {
 async fn a_server_that_accepts_but_never_replies_opens_the_breaker() {
     let server = Server::start(&Options::redis());
     server.stop();
-    let later = Settings { connect_later: true, ..settings(&server.url(), SHORT) };
+    let later = StoreSettings { connect_later: true, ..settings(&server.url(), SHORT) };
     let link = Link::connect(&later).await.expect("a link that connects later");
     // Nothing was sent, so nothing can have been charged; but five callers wait for the connection.
     for _ in 0..5 {

@@ -93,13 +93,15 @@ async fn a_user_without_script_load_gets_a_clear_error() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_connects_only_to_trusted_servers() {
     let server = Server::start(&Options::redis().tls());
-    let trusting =
-        Settings { tls_ca: Some(server.certificate().into_bytes()), ..settings(&server.url(), GENEROUS) };
+    let trusting = StoreSettings {
+        tls_ca: Some(server.certificate().into_bytes()),
+        ..settings(&server.url(), GENEROUS)
+    };
     let link = Link::connect(&trusting).await.expect("a trusted store");
     assert_eq!(link.add("k").await, Ok(Value::Int(1)));
     let error = rejected(&server.url()).await;
     assert!(error.to_string().contains("certificate"), "{error}");
-    let garbage = Settings { tls_ca: Some(b"garbage".to_vec()), ..settings(&server.url(), GENEROUS) };
+    let garbage = StoreSettings { tls_ca: Some(b"garbage".to_vec()), ..settings(&server.url(), GENEROUS) };
     let error = Link::connect(&garbage).await.err().expect("an invalid certificate");
     assert!(error.to_string().contains("PEM"), "{error}");
 }

@@ -4,7 +4,7 @@
 //! only limit has the rule's name. Of several, each has its number after a `#`, which no rule name
 //! contains.
 
-use crate::engine::{Call, Decided};
+use crate::engine::{Decided, RuleCall};
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use sluicegate::http_fields::{self, Policy, policy_about, policy_name, quoted, retry_after_s};
@@ -27,7 +27,7 @@ struct Named<'a> {
 }
 
 /// The state of a key under the policies of a name.
-struct Standing {
+struct PolicyState {
     named: usize,
     /// The index of the policy, if it is known.
     index: Option<usize>,
@@ -38,9 +38,9 @@ struct Standing {
 
 impl RateLimit {
     /// The fields of a call, or of several that were decided together.
-    pub(in crate::http) fn of<'c>(each: impl Iterator<Item = (&'c Call<'c>, Decided<'c>)>) -> RateLimit {
+    pub(in crate::http) fn of<'c>(each: impl Iterator<Item = (&'c RuleCall<'c>, Decided<'c>)>) -> RateLimit {
         let mut all: Vec<Named<'_>> = Vec::new();
-        let mut standings: Vec<Standing> = Vec::new();
+        let mut standings: Vec<PolicyState> = Vec::new();
         for (call, decided) in each {
             let name = call.rule().name();
             let named = all.iter().position(|named| named.name == name).unwrap_or_else(|| {
@@ -61,7 +61,7 @@ impl RateLimit {
             let index = about.and_then(|policy| all[named].policies.iter().position(|one| one == policy));
             add(
                 &mut standings,
-                Standing {
+                PolicyState {
                     named,
                     index,
                     remaining: decided.remaining(),
@@ -73,7 +73,7 @@ impl RateLimit {
         RateLimit::written(&all, &standings)
     }
 
-    fn written(all: &[Named<'_>], standings: &[Standing]) -> RateLimit {
+    fn written(all: &[Named<'_>], standings: &[PolicyState]) -> RateLimit {
         let mut policies = Vec::new();
         for named in all {
             for (index, policy) in named.policies.iter().enumerate() {
@@ -82,7 +82,7 @@ impl RateLimit {
         }
         let mut items = Vec::new();
         let mut violated = Vec::new();
-        for Standing { named, index, remaining, reset_s, denied } in standings {
+        for PolicyState { named, index, remaining, reset_s, denied } in standings {
             let name = all[*named].name_of(*index);
             items.push(format!("{};r={remaining};t={reset_s}", quoted(&name)));
             if *denied {
@@ -115,8 +115,8 @@ impl Named<'_> {
 
 /// Adds a standing. A name occurs once in the field: of two keys under one policy, the one with
 /// less remaining counts.
-fn add(standings: &mut Vec<Standing>, new: Standing) {
-    let same = |old: &&mut Standing| (old.named, old.index) == (new.named, new.index);
+fn add(standings: &mut Vec<PolicyState>, new: PolicyState) {
+    let same = |old: &&mut PolicyState| (old.named, old.index) == (new.named, new.index);
     match standings.iter_mut().find(same) {
         None => standings.push(new),
         Some(old) => {

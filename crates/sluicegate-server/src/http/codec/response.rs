@@ -1,6 +1,6 @@
 //! A decision as JSON.
 
-use crate::engine::{Call, Decided, LimitUsage, Reason, Source};
+use crate::engine::{Decided, LimitUsage, Reason, RuleCall, Source};
 use crate::wire::unix_millis_up;
 use serde::Serialize;
 use sluicegate::{FullPool, RetryAfter, Time};
@@ -17,7 +17,7 @@ pub(in crate::http) struct Fields<'a> {
     delay_ms: u64,
     pub(in crate::http) denied_by: Option<&'a str>,
     reason: Option<&'static str>,
-    denied: Option<Denied<'a>>,
+    denied: Option<DeniedBy<'a>>,
     /// What the store had no room for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::http) full_pool: Option<&'static str>,
@@ -28,7 +28,7 @@ pub(in crate::http) struct Fields<'a> {
 
 /// What denied a request.
 #[derive(Serialize)]
-struct Denied<'a> {
+struct DeniedBy<'a> {
     /// The index of the call.
     call: usize,
     rule: Cow<'a, str>,
@@ -37,10 +37,10 @@ struct Denied<'a> {
 
 impl<'a> Fields<'a> {
     /// The fields of a decision on a request with these calls.
-    pub(in crate::http) fn new(decided: &Decided<'a>, calls: &'a [Call<'_>]) -> Fields<'a> {
+    pub(in crate::http) fn new(decided: &Decided<'a>, calls: &'a [RuleCall<'_>]) -> Fields<'a> {
         let denied = decided.denied_call().and_then(|index| {
             let rule = calls.get(index)?.rule().text();
-            Some(Denied { call: index, rule, limit: decided.denied_by() })
+            Some(DeniedBy { call: index, rule, limit: decided.denied_by() })
         });
         Fields {
             allowed: decided.allowed(),
@@ -74,7 +74,7 @@ pub(in crate::http) enum Extra<'a> {
 
 /// A decision and what some verbs add to it.
 #[derive(Serialize)]
-pub(in crate::http) struct Answer<'a> {
+pub(in crate::http) struct AnswerBody<'a> {
     #[serde(flatten)]
     pub(in crate::http) fields: Fields<'a>,
     #[serde(flatten)]
@@ -89,13 +89,13 @@ pub(in crate::http) struct Done {
 
 /// When the next window starts.
 #[derive(Serialize)]
-pub(in crate::http) struct Next {
+pub(in crate::http) struct NextBody {
     next_ms: u64,
 }
 
-impl From<Time> for Next {
-    fn from(time: Time) -> Next {
-        Next { next_ms: unix_millis_up(time) }
+impl From<Time> for NextBody {
+    fn from(time: Time) -> NextBody {
+        NextBody { next_ms: unix_millis_up(time) }
     }
 }
 

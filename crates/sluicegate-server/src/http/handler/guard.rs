@@ -21,7 +21,7 @@ const WITHOUT_PASSWORD: [&str; 2] = ["/healthz", "/readyz"];
 
 /// Whether a client has shown that it may use the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum Authentication {
     /// It has sent the password, or none is configured.
     Authenticated,
     /// It has asked for what needs no password.
@@ -29,7 +29,10 @@ pub(super) enum Standing {
 }
 
 /// Admits a request, or says why not.
-pub(super) fn admit<B: HttpBody>(request: &Request<B>, context: &Context) -> Result<Standing, Rejection> {
+pub(super) fn admit<B: HttpBody>(
+    request: &Request<B>,
+    context: &Context,
+) -> Result<Authentication, Rejection> {
     let service = &context.service;
     only_chunked(request.headers())?;
     let host = host(request)?;
@@ -50,8 +53,8 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, context: &Context) -> Res
             format!("origin {} is not allowed; only pages of this host may call it", quoted(origin)),
         ));
     }
-    let standing = if WITHOUT_PASSWORD.contains(&request.uri().path()) {
-        if service.password.is_none() { Standing::Authenticated } else { Standing::Unknown }
+    let authentication = if WITHOUT_PASSWORD.contains(&request.uri().path()) {
+        if service.password.is_none() { Authentication::Authenticated } else { Authentication::Unknown }
     } else if context.progress.client().is_in_reserve() {
         service.metrics.rejected(Protocol::Http);
         return Err(Rejection::new(
@@ -60,7 +63,7 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, context: &Context) -> Res
         ));
     } else {
         authenticate(request.headers(), context)?;
-        Standing::Authenticated
+        Authentication::Authenticated
     };
     let has_body = request.method() == Method::POST || !request.body().is_end_stream();
     if has_body && !single(request.headers(), &CONTENT_TYPE)?.is_some_and(is_json) {
@@ -69,7 +72,7 @@ pub(super) fn admit<B: HttpBody>(request: &Request<B>, context: &Context) -> Res
             "the Content-Type is not JSON; send the header Content-Type: application/json",
         ));
     }
-    Ok(standing)
+    Ok(authentication)
 }
 
 /// Rejects any transfer coding but `chunked`. hyper undoes `chunked` and ignores others, and a

@@ -7,7 +7,7 @@ pub(super) const DOCUMENT: &str = include_str!("openapi.json");
 mod tests {
     use super::*;
     use crate::http::handler::Page;
-    use crate::http::handler::verbs::Verb;
+    use crate::http::handler::verbs::VerbPath;
     use serde_json::Value;
     use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ mod tests {
                 item.as_object().unwrap().keys().map(move |method| (method.as_str(), path.as_str()))
             })
             .collect();
-        let verbs = Verb::ALL.into_iter().map(|verb| ("post", verb.path()));
+        let verbs = VerbPath::ALL.into_iter().map(|verb| ("post", verb.path()));
         let pages = Page::ALL.into_iter().map(|page| ("get", page.path()));
         assert_eq!(written, verbs.chain(pages).collect());
     }
@@ -45,7 +45,7 @@ mod tests {
             }
         }
         let document = document();
-        for verb in Verb::ALL {
+        for verb in VerbPath::ALL {
             let body = &document["paths"][verb.path()]["post"]["requestBody"];
             let mut found = BTreeSet::new();
             fields(&document, &body["content"]["application/json"]["schema"], &mut found);

@@ -1,9 +1,11 @@
 //! The verbs: calls to the engine by POST.
 
 use super::super::Context;
-use super::super::codec::{Answer, CallBody, Done, Extra, Fields, Next, RateLimit, RequestBody, Usages};
+use super::super::codec::{
+    AnswerBody, CallBody, Done, Extra, Fields, NextBody, RateLimit, RequestBody, Usages,
+};
 use super::problem::{Rejection, denied, failed_closed, json};
-use crate::engine::{Call, Decided, Engine, Reason, RequestError, RuleCache, decide};
+use crate::engine::{Decided, Engine, Reason, RequestError, RuleCache, RuleCall, decide};
 use crate::wire::span_of_millis;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -12,7 +14,7 @@ use std::slice;
 
 /// A path under `/v1/`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verb {
+pub(super) enum VerbPath {
     Check,
     Peek,
     Take,
@@ -28,51 +30,55 @@ pub(super) enum Verb {
     Release,
 }
 
-impl Verb {
-    pub(super) const ALL: [Verb; 13] = [
-        Verb::Check,
-        Verb::Peek,
-        Verb::Take,
-        Verb::Reserve,
-        Verb::Refund,
-        Verb::Cancel,
-        Verb::Settle,
-        Verb::Reset,
-        Verb::Next,
-        Verb::Usage,
-        Verb::Acquire,
-        Verb::Renew,
-        Verb::Release,
+impl VerbPath {
+    pub(super) const ALL: [VerbPath; 13] = [
+        VerbPath::Check,
+        VerbPath::Peek,
+        VerbPath::Take,
+        VerbPath::Reserve,
+        VerbPath::Refund,
+        VerbPath::Cancel,
+        VerbPath::Settle,
+        VerbPath::Reset,
+        VerbPath::Next,
+        VerbPath::Usage,
+        VerbPath::Acquire,
+        VerbPath::Renew,
+        VerbPath::Release,
     ];
 
     pub(super) const fn path(self) -> &'static str {
         match self {
-            Verb::Check => "/v1/check",
-            Verb::Peek => "/v1/peek",
-            Verb::Take => "/v1/take",
-            Verb::Reserve => "/v1/reserve",
-            Verb::Refund => "/v1/refund",
-            Verb::Cancel => "/v1/cancel",
-            Verb::Settle => "/v1/settle",
-            Verb::Reset => "/v1/reset",
-            Verb::Next => "/v1/next",
-            Verb::Usage => "/v1/usage",
-            Verb::Acquire => "/v1/acquire",
-            Verb::Renew => "/v1/renew",
-            Verb::Release => "/v1/release",
+            VerbPath::Check => "/v1/check",
+            VerbPath::Peek => "/v1/peek",
+            VerbPath::Take => "/v1/take",
+            VerbPath::Reserve => "/v1/reserve",
+            VerbPath::Refund => "/v1/refund",
+            VerbPath::Cancel => "/v1/cancel",
+            VerbPath::Settle => "/v1/settle",
+            VerbPath::Reset => "/v1/reset",
+            VerbPath::Next => "/v1/next",
+            VerbPath::Usage => "/v1/usage",
+            VerbPath::Acquire => "/v1/acquire",
+            VerbPath::Renew => "/v1/renew",
+            VerbPath::Release => "/v1/release",
         }
     }
 
     /// The fields of its body.
     pub(super) const fn takes(self) -> &'static [&'static str] {
         match self {
-            Verb::Check => &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms", "checks"],
-            Verb::Peek | Verb::Take | Verb::Refund => &["rule", "limit", "key", "key_base64", "cost"],
-            Verb::Reserve | Verb::Acquire => &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms"],
-            Verb::Cancel => &["receipt"],
-            Verb::Settle => &["receipt", "cost"],
-            Verb::Reset | Verb::Next | Verb::Usage => &["rule", "limit", "key", "key_base64"],
-            Verb::Renew | Verb::Release => &["rule", "limit", "key", "key_base64", "lease"],
+            VerbPath::Check => &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms", "checks"],
+            VerbPath::Peek | VerbPath::Take | VerbPath::Refund => {
+                &["rule", "limit", "key", "key_base64", "cost"]
+            }
+            VerbPath::Reserve | VerbPath::Acquire => {
+                &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms"]
+            }
+            VerbPath::Cancel => &["receipt"],
+            VerbPath::Settle => &["receipt", "cost"],
+            VerbPath::Reset | VerbPath::Next | VerbPath::Usage => &["rule", "limit", "key", "key_base64"],
+            VerbPath::Renew | VerbPath::Release => &["rule", "limit", "key", "key_base64", "lease"],
         }
     }
 
@@ -88,41 +94,41 @@ impl Verb {
         let now = engine.now();
         let done = |done| json(StatusCode::OK, &Done { done });
         match self {
-            Verb::Cancel => Ok(done(engine.cancel(body.receipt()?, now).await?)),
-            Verb::Settle => {
+            VerbPath::Cancel => Ok(done(engine.cancel(body.receipt()?, now).await?)),
+            VerbPath::Settle => {
                 let used = body.call.cost.ok_or_else(|| {
                     RequestError::new("\"cost\" is missing; send the cost that was actually used")
                 })?;
                 Ok(done(engine.settle(body.receipt()?, engine.cost(used)?, now).await?))
             }
-            Verb::Reset => {
+            VerbPath::Reset => {
                 engine.call(body.call.target()?.as_target(), 0)?.reset().await?;
                 Ok(done(true))
             }
-            Verb::Next => {
+            VerbPath::Next => {
                 let target = body.call.target()?;
                 let next = engine.call(target.as_target(), 0)?.next_window(now).await?;
-                Ok(json(StatusCode::OK, &Next::from(next)))
+                Ok(json(StatusCode::OK, &NextBody::from(next)))
             }
-            Verb::Usage => {
+            VerbPath::Usage => {
                 let target = body.call.target()?;
                 let limits = engine.call(target.as_target(), 0)?.usage(now).await?;
                 Ok(json(StatusCode::OK, &Usages::from(limits)))
             }
-            Verb::Renew => {
+            VerbPath::Renew => {
                 let target = body.call.target()?;
                 Ok(done(engine.renew(target.as_target(), body.lease()?, now).await?))
             }
-            Verb::Release => {
+            VerbPath::Release => {
                 let target = body.call.target()?;
                 Ok(done(engine.release(target.as_target(), body.lease()?, now).await?))
             }
-            Verb::Acquire => acquire(context, &body, now, enforce).await,
-            Verb::Check => match &body.checks {
+            VerbPath::Acquire => acquire(context, &body, now, enforce).await,
+            VerbPath::Check => match &body.checks {
                 Some(checks) => all_or_nothing(engine, checks, now, enforce).await,
                 None => check(engine, &body, now, enforce).await,
             },
-            Verb::Peek | Verb::Take | Verb::Reserve | Verb::Refund => {
+            VerbPath::Peek | VerbPath::Take | VerbPath::Reserve | VerbPath::Refund => {
                 let target = body.call.target()?;
                 let call = engine.call(target.as_target(), cost(engine, &body.call)?)?;
                 let (decided, extra) = self.decide(&body, &call, now).await?;
@@ -134,16 +140,16 @@ impl Verb {
     async fn decide<'c>(
         self,
         body: &RequestBody,
-        call: &'c Call<'_>,
+        call: &'c RuleCall<'_>,
         now: Time,
     ) -> Result<(Decided<'c>, Extra<'static>), RequestError> {
         Ok(match self {
-            Verb::Refund => (call.refund(now).await?, Extra::Nothing {}),
-            Verb::Take => {
+            VerbPath::Refund => (call.refund(now).await?, Extra::Nothing {}),
+            VerbPath::Take => {
                 let (decided, taken) = call.take(now).await?;
                 (decided, Extra::Taken { taken })
             }
-            Verb::Reserve => {
+            VerbPath::Reserve => {
                 let max_wait = span_of_millis(body.max_wait_ms.unwrap_or(0));
                 let (decided, receipt) = call.reserve(max_wait, now).await?;
                 (decided, Extra::Receipt { receipt })
@@ -224,7 +230,7 @@ async fn all_or_nothing(
         let cost = cost(engine, check)?;
         engine.call(target.as_target(), cost)
     });
-    let calls = calls.collect::<Result<Vec<Call<'_>>, RequestError>>()?;
+    let calls = calls.collect::<Result<Vec<RuleCall<'_>>, RequestError>>()?;
     let (all, each) = engine.check_all(&calls, now).await?;
     let checks = each.iter().map(|decided| Fields::new(decided, &calls)).collect();
     Ok(respond(&all, Extra::Checks { checks }, &calls, each, enforce))
@@ -234,12 +240,12 @@ async fn all_or_nothing(
 fn respond<'c>(
     decided: &Decided<'c>,
     extra: Extra<'_>,
-    calls: &'c [Call<'_>],
+    calls: &'c [RuleCall<'_>],
     each: impl IntoIterator<Item = Decided<'c>>,
     enforce: bool,
 ) -> Response {
     let fields = RateLimit::of(calls.iter().zip(each));
-    let answer = Answer { fields: Fields::new(decided, calls), extra };
+    let answer = AnswerBody { fields: Fields::new(decided, calls), extra };
     let mut response = if !enforce || decided.allowed() {
         json(StatusCode::OK, &answer)
     } else if decided.reason() == Some(Reason::StoreFailed) {

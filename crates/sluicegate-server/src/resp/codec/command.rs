@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// Bounds on what a client may send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bounds {
+pub struct CommandBounds {
     /// The most arguments of a command, including its name.
     pub arguments: usize,
     /// The longest argument, in bytes.
@@ -31,11 +31,11 @@ pub struct Parser {
     commands: Vec<usize>,
     /// The start of the incomplete command in the buffer.
     begin: usize,
-    state: State,
+    state: ParserState,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-enum State {
+enum ParserState {
     #[default]
     Begin,
     /// In an array: `left` bulk strings are missing, and the next one starts at `at`.
@@ -208,10 +208,15 @@ impl Parser {
     ///
     /// # Errors
     /// As soon as the bytes cannot become a command. The commands before them remain available.
-    pub fn parse(&mut self, bytes: &mut [u8], most: usize, bounds: &Bounds) -> Result<(), ProtocolError> {
+    pub fn parse(
+        &mut self,
+        bytes: &mut [u8],
+        most: usize,
+        bounds: &CommandBounds,
+    ) -> Result<(), ProtocolError> {
         while self.commands.len() < most {
             let end = match self.state {
-                State::Begin => match bytes.get(self.begin) {
+                ParserState::Begin => match bytes.get(self.begin) {
                     None => return Ok(()),
                     Some(b'*') => match length(bytes, self.begin + 1) {
                         Length::Incomplete => return Ok(()),
@@ -230,11 +235,11 @@ impl Parser {
                     Some(0..=8 | 14..=31 | 127..) => return Err(ProtocolError::NotText),
                     Some(_) => self.line(bytes, self.begin, bounds)?,
                 },
-                State::Bulks { left, at } => self.bulks(bytes, left, at, bounds)?,
-                State::Line { searched } => self.line(bytes, searched, bounds)?,
+                ParserState::Bulks { left, at } => self.bulks(bytes, left, at, bounds)?,
+                ParserState::Line { searched } => self.line(bytes, searched, bounds)?,
             };
             let Some(end) = end else { return Ok(()) };
-            self.state = State::Begin;
+            self.state = ParserState::Begin;
             self.begin = end;
             // A blank line is not a command either.
             if self.arguments.len() > self.commands.last().copied().unwrap_or(0) {
@@ -280,9 +285,9 @@ impl Parser {
             *argument = argument.start - by..argument.end - by;
         }
         match &mut self.state {
-            State::Begin => {}
-            State::Bulks { at, .. } => *at -= by,
-            State::Line { searched } => *searched -= by,
+            ParserState::Begin => {}
+            ParserState::Bulks { at, .. } => *at -= by,
+            ParserState::Line { searched } => *searched -= by,
         }
         self.begin = 0;
     }
@@ -305,10 +310,10 @@ impl Parser {
         bytes: &[u8],
         mut left: usize,
         mut at: usize,
-        bounds: &Bounds,
+        bounds: &CommandBounds,
     ) -> Result<Option<usize>, ProtocolError> {
         while left > 0 {
-            self.state = State::Bulks { left, at };
+            self.state = ParserState::Bulks { left, at };
             match bytes.get(at) {
                 None => return Ok(None),
                 Some(b'$') => {}
@@ -339,14 +344,14 @@ impl Parser {
         &mut self,
         bytes: &mut [u8],
         searched: usize,
-        bounds: &Bounds,
+        bounds: &CommandBounds,
     ) -> Result<Option<usize>, ProtocolError> {
         let end = memchr(b'\n', bytes.get(searched..).unwrap_or_default()).map(|index| searched + index);
         if end.unwrap_or(bytes.len()) - self.begin > bounds.command_len {
             return Err(ProtocolError::LineTooLong(bounds.command_len));
         }
         let Some(end) = end else {
-            self.state = State::Line { searched: bytes.len() };
+            self.state = ParserState::Line { searched: bytes.len() };
             return Ok(None);
         };
         let line = bytes.get_mut(self.begin..end).unwrap_or_default();
@@ -422,7 +427,7 @@ fn length(bytes: &[u8], at: usize) -> Length {
 mod tests {
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { arguments: 4, bulk_len: 20, command_len: 100 };
+    const BOUNDS: CommandBounds = CommandBounds { arguments: 4, bulk_len: 20, command_len: 100 };
 
     type Commands = Vec<Vec<Vec<u8>>>;
 
@@ -532,7 +537,7 @@ mod tests {
 
     #[test]
     fn announced_lengths_cost_no_memory() {
-        let generous = Bounds { arguments: 1_000_000, bulk_len: 1 << 29, command_len: 1 << 29 };
+        let generous = CommandBounds { arguments: 1_000_000, bulk_len: 1 << 29, command_len: 1 << 29 };
         let mut parser = Parser::default();
         parser.parse(&mut b"*1000000\r\n$500000000\r\nx".to_vec(), 128, &generous).unwrap();
         assert_eq!(parser.held(), 0);
@@ -541,7 +546,7 @@ mod tests {
     /// Millions of bytes, one by one. A parser that starts over for each byte would take hours.
     #[test]
     fn bytes_that_arrive_one_by_one_are_parsed_once() {
-        let generous = Bounds { arguments: 1_000_000, bulk_len: 1 << 24, command_len: 1 << 24 };
+        let generous = CommandBounds { arguments: 1_000_000, bulk_len: 1 << 24, command_len: 1 << 24 };
         let line = [&b"PING"[..], &vec![b' '; 1 << 22], b"\n"].concat();
         let long = [&b"*1\r\n$4194304\r\n"[..], &vec![b'x'; 1 << 22], b"\r\n"].concat();
         let many = [&b"*200000\r\n"[..], &b"$0\r\n\r\n".repeat(200_000)].concat();

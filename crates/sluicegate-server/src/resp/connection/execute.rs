@@ -3,7 +3,7 @@
 use super::{BATCH_MAX, Connection};
 use crate::net::Stream;
 use crate::protocol::Protocol;
-use crate::resp::handler::{self, Answered, Then};
+use crate::resp::handler::{self, Answered, NextAction};
 use crate::resp::transaction::Transaction;
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ impl<S: Stream> Connection<'_, S> {
             let batch = (commands.before(answered + BATCH_MAX), answered);
             let Answered { commands: mut some, then, .. } =
                 handler::answer(batch, unread_max, session, replies, self.service).await;
-            if matches!(then, Then::Wait)
+            if matches!(then, NextAction::Wait)
                 && let Some(command) = commands.get(answered + some)
             {
                 handler::answer_without_waiting(command, session, replies, self.service).await;

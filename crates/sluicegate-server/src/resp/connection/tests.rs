@@ -141,7 +141,7 @@ async fn a_disconnect_behind_much_input_is_detected() {
     };
     let began = Instant::now();
     let ((), next) = tokio::join!(leave, connection.answer_and_flush());
-    assert_eq!((next, leases(&service).3), (Next::Gone, 0));
+    assert_eq!((next, leases(&service).3), (Flow::Gone, 0));
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
@@ -167,7 +167,7 @@ async fn a_waiter_that_keeps_sending_does_not_grow_the_buffer() {
         }
     };
     let ((), next) = tokio::join!(sends_on, connection.answer_and_flush());
-    assert_eq!(next, Next::Continue);
+    assert_eq!(next, Flow::Continue);
     assert!(connection.buffer.len() <= 2 * WAITS.len(), "{} bytes are held", connection.buffer.len());
 }
 
@@ -206,7 +206,7 @@ async fn read_ahead_during_a_wait_is_bounded() {
         (next, connection.buffer.len())
     };
     let (sent, (next, held)) = tokio::join!(flood, answer);
-    assert_eq!(next, Next::Continue);
+    assert_eq!(next, Flow::Continue);
     assert!(sent >= READ_AHEAD_MAX / 2 && held <= READ_AHEAD_MAX, "{sent} sent, {held} held");
 }
 
@@ -220,7 +220,7 @@ async fn a_silent_client_holds_little_memory() {
     while taken < 120_000 {
         connection.make_room();
         taken += connection.stream.read_buf(&mut connection.buffer).await.unwrap();
-        assert_eq!(connection.answer_and_flush().await, Next::Continue);
+        assert_eq!(connection.answer_and_flush().await, Flow::Continue);
         most = most.max(connection.buffer.capacity());
     }
     assert!(most > 8 * READ_LEN_MIN, "a busy client is read in large pieces, not of {most}");

@@ -1,7 +1,7 @@
 //! What clients ask about the server when they connect: `COMMAND`, `INFO`, `CONFIG GET`.
 
 use super::super::codec::{Command, Replies, Shown};
-use super::super::commands::{self, COMMANDS, Spec};
+use super::super::commands::{self, COMMANDS, CommandSpec};
 use super::rejection::Rejection;
 use crate::engine::TallyView;
 use crate::service::Service;
@@ -30,9 +30,9 @@ pub(super) fn command(command: Command<'_>, replies: &mut Replies) -> Result<(),
 }
 
 fn many(
-    specs: impl Iterator<Item = Option<&'static Spec>> + Clone,
+    specs: impl Iterator<Item = Option<&'static CommandSpec>> + Clone,
     replies: &mut Replies,
-    write: impl Fn(&Spec, &mut Replies),
+    write: impl Fn(&CommandSpec, &mut Replies),
 ) {
     replies.array(specs.clone().count());
     for spec in specs {
@@ -43,12 +43,12 @@ fn many(
     }
 }
 
-fn name_of(spec: &Spec, replies: &mut Replies) {
+fn name_of(spec: &CommandSpec, replies: &mut Replies) {
     replies.bulk(spec.name.to_ascii_lowercase().as_bytes());
 }
 
 /// The ten items of Redis 7.
-fn info_of(spec: &Spec, replies: &mut Replies) {
+fn info_of(spec: &CommandSpec, replies: &mut Replies) {
     replies.array(10);
     name_of(spec, replies);
     replies.integer(spec.arity());
@@ -65,7 +65,7 @@ fn info_of(spec: &Spec, replies: &mut Replies) {
     }
 }
 
-fn docs(specs: impl Iterator<Item = &'static Spec> + Clone, replies: &mut Replies) {
+fn docs(specs: impl Iterator<Item = &'static CommandSpec> + Clone, replies: &mut Replies) {
     replies.map(specs.clone().count());
     for spec in specs {
         name_of(spec, replies);

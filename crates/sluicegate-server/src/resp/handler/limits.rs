@@ -4,7 +4,9 @@ use super::super::codec::{Command, Replies};
 use super::Context;
 use super::arguments::{integer, options, target, text, whole};
 use super::rejection::Rejection;
-use crate::engine::{Call, Decided, Engine, LimitUsage, RuleCache, RuleSpec, Target, Throttle, Throttled};
+use crate::engine::{
+    Decided, Engine, LimitUsage, RuleCache, RuleCall, RuleSpec, Target, Throttle, Throttled,
+};
 use crate::wire;
 use sluicegate::{RetryAfter, Span, Window};
 
@@ -15,7 +17,7 @@ pub(super) fn check<'a>(
     command: Command<'a>,
     engine: &Engine,
     cache: &mut RuleCache,
-) -> Result<Call<'a>, Rejection> {
+) -> Result<RuleCall<'a>, Rejection> {
     let target = target(command)?;
     let (cost, max_wait) = cost_and_max_wait(command, engine)?;
     Ok(engine.check(cache, target, cost, max_wait)?)
@@ -25,7 +27,7 @@ pub(super) fn throttle<'a>(
     command: Command<'a>,
     engine: &Engine,
     cache: &mut RuleCache,
-) -> Result<Call<'a>, Rejection> {
+) -> Result<RuleCall<'a>, Rejection> {
     let number = |place, what| integer(command.get(place).unwrap_or_default(), what);
     let throttle = Throttle {
         max_burst: number(2, "max_burst")?,

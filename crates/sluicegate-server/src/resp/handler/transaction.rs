@@ -2,9 +2,9 @@
 //! itself, so calls of other clients may come in between.
 
 use super::super::codec::{Command, Commands};
-use super::super::commands::Verb;
+use super::super::commands::CommandId;
 use super::super::transaction::Transaction;
-use super::{Answered, Context, Rejection, Then, find, handshake, reject};
+use super::{Answered, Context, NextAction, Rejection, find, handshake, reject};
 
 /// Queues the commands from an index on, until one ends the transaction.
 pub(super) fn queue(
@@ -19,18 +19,18 @@ pub(super) fn queue(
     {
         answered.commands += 1;
         match next(command, &mut transaction, service.limits.command_len_max) {
-            Ok(Next::Queued) => {
+            Ok(TransactionStep::Queued) => {
                 replies.simple("QUEUED");
                 answered.queued += 1;
                 session.transaction = Some(transaction);
             }
-            Ok(Next::Execute) => {
+            Ok(TransactionStep::Execute) => {
                 replies.array(transaction.commands().len());
-                answered.then = Then::Execute(transaction);
+                answered.then = NextAction::Execute(transaction);
             }
-            Ok(Next::Discarded) => replies.simple("OK"),
-            Ok(Next::Quit) => handshake::quit(Context { now, session, replies, service }),
-            Ok(Next::Reset) => handshake::reset(Context { now, session, replies, service }),
+            Ok(TransactionStep::Discarded) => replies.simple("OK"),
+            Ok(TransactionStep::Quit) => handshake::quit(Context { now, session, replies, service }),
+            Ok(TransactionStep::Reset) => handshake::reset(Context { now, session, replies, service }),
             Err((rejection, ends)) => {
                 reject(&rejection, replies, service);
                 session.transaction = (!ends).then_some(transaction);
@@ -50,7 +50,7 @@ pub(super) fn multi(Context { session, replies, .. }: Context<'_>) {
 }
 
 /// What a command does to a transaction.
-enum Next {
+enum TransactionStep {
     Queued,
     Execute,
     Discarded,
@@ -63,26 +63,26 @@ fn next(
     command: Command<'_>,
     transaction: &mut Transaction,
     bytes_max: usize,
-) -> Result<Next, (Rejection, bool)> {
-    let verb = match find(command) {
-        Ok(spec) => spec.verb,
+) -> Result<TransactionStep, (Rejection, bool)> {
+    let id = match find(command) {
+        Ok(spec) => spec.id,
         Err(rejection) => {
             transaction.fail();
             let is_exec = command.get(0).is_some_and(|name| name.eq_ignore_ascii_case(b"EXEC"));
             return Err((rejection, is_exec));
         }
     };
-    match verb {
-        Verb::Exec if transaction.has_failed() => {
+    match id {
+        CommandId::Exec if transaction.has_failed() => {
             Err((Rejection::line("EXECABORT Transaction discarded because of previous errors."), true))
         }
-        Verb::Exec => Ok(Next::Execute),
-        Verb::Discard => Ok(Next::Discarded),
-        Verb::Quit => Ok(Next::Quit),
-        Verb::ResetConnection => Ok(Next::Reset),
-        Verb::Multi => Err((Rejection::line("ERR MULTI calls can not be nested"), false)),
+        CommandId::Exec => Ok(TransactionStep::Execute),
+        CommandId::Discard => Ok(TransactionStep::Discarded),
+        CommandId::Quit => Ok(TransactionStep::Quit),
+        CommandId::ResetConnection => Ok(TransactionStep::Reset),
+        CommandId::Multi => Err((Rejection::line("ERR MULTI calls can not be nested"), false)),
         _ => match transaction.queue(command, bytes_max) {
-            Ok(()) => Ok(Next::Queued),
+            Ok(()) => Ok(TransactionStep::Queued),
             Err(full) => Err((Rejection::error(format_args!("{full}")), false)),
         },
     }
