@@ -248,7 +248,7 @@ impl<A: Algorithm, W> Queue<A, W> {
         let number = self.next_number;
         self.next_number += 1;
         // Waiters of lower priorities are delayed by this call.
-        self.forget_projections_from(rank + 1);
+        self.discard_projections_from(rank + 1);
         if let Some(projection) = self.projections.get_mut(rank).and_then(Option::as_mut) {
             projection.admit(key.limits(), now, call.cost);
         }
@@ -269,7 +269,7 @@ impl<A: Algorithm, W> Queue<A, W> {
         let entry = entries.get_mut(index)?;
         let (waiter, call) = (entry.waiter.take()?, entry.call);
         self.removed(rank, &call);
-        self.forget_projections_from(rank);
+        self.discard_projections_from(rank);
         Some(waiter)
     }
 
@@ -298,7 +298,7 @@ impl<A: Algorithm, W> Queue<A, W> {
     /// Discards all projections: the key was charged, something was returned to it, or its limits
     /// have changed.
     pub fn invalidate(&mut self) {
-        self.forget_projections_from(0);
+        self.discard_projections_from(0);
     }
 
     /// Removes the waiters that can no longer be admitted before their deadlines, because calls
@@ -334,7 +334,7 @@ impl<A: Algorithm, W> Queue<A, W> {
         if removed > 0 {
             let len = self.len;
             self.waiting.iter_mut().for_each(|entries| drop_tombstones(entries, len));
-            self.forget_projections_from(0);
+            self.discard_projections_from(0);
         }
         late
     }
@@ -372,7 +372,7 @@ impl<A: Algorithm, W> Queue<A, W> {
         kept.as_ref()
     }
 
-    fn forget_projections_from(&mut self, rank: usize) {
+    fn discard_projections_from(&mut self, rank: usize) {
         self.projections.iter_mut().skip(rank).for_each(|projection| *projection = None);
     }
 

@@ -90,7 +90,7 @@ pub(crate) trait Algorithm {
     fn roll_back(&mut self, charge: ChargeId, at: i128, cost: i128) -> bool;
 
     /// Drops the record of a charge, which stays charged.
-    fn forget(&mut self, charge: ChargeId);
+    fn discard(&mut self, charge: ChargeId);
 
     /// Returns what is charged now, rounded up. It may exceed the limit.
     fn used(&self, at: i128) -> i128;

@@ -257,7 +257,7 @@ impl Algorithm for Bucket {
         self.return_level(at, claim.full_at, wanted)
     }
 
-    fn forget(&mut self, charge: ChargeId) {
+    fn discard(&mut self, charge: ChargeId) {
         self.claims.remove(&charge);
     }
 

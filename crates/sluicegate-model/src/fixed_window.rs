@@ -148,7 +148,7 @@ impl Algorithm for FixedWindow {
     }
 
     fn roll_back(&mut self, charge: ChargeId, at: i128, cost: i128) -> bool {
-        let Some(claim) = self.history.forget(charge) else {
+        let Some(claim) = self.history.discard(charge) else {
             return false;
         };
         if self.window(self.history.effective(at)).as_ref() != Some(&claim.stretch) {
@@ -159,8 +159,8 @@ impl Algorithm for FixedWindow {
         returned
     }
 
-    fn forget(&mut self, charge: ChargeId) {
-        self.history.forget(charge);
+    fn discard(&mut self, charge: ChargeId) {
+        self.history.discard(charge);
     }
 
     fn next_window(&self, at: i128) -> i128 {

@@ -148,7 +148,7 @@ impl History {
     }
 
     /// Drops the record of a charge, and returns it.
-    pub(crate) fn forget(&mut self, charge: ChargeId) -> Option<Claim> {
+    pub(crate) fn discard(&mut self, charge: ChargeId) -> Option<Claim> {
         self.claims.remove(&charge)
     }
 }

@@ -57,7 +57,7 @@ impl Key {
             };
             match part.ttl.map(|ttl| ttl.then) {
                 Some(Then::Cancel) => drop(self.roll_back(end, &part, part.cost())),
-                _ => self.forget(&part),
+                _ => self.discard(&part),
             }
         }
         self.convert(at);
@@ -120,7 +120,7 @@ impl Key {
                 if share > 0 {
                     returned |= limit.algorithm_mut().roll_back(charge.id, at, share);
                 } else {
-                    limit.algorithm_mut().forget(charge.id);
+                    limit.algorithm_mut().discard(charge.id);
                 }
             }
         }
@@ -128,10 +128,10 @@ impl Key {
     }
 
     /// Drops the records of a part, whose charges stay.
-    pub(crate) fn forget(&mut self, part: &Part) {
+    pub(crate) fn discard(&mut self, part: &Part) {
         for charge in &part.charges {
             for limit in &mut self.limits {
-                limit.algorithm_mut().forget(charge.id);
+                limit.algorithm_mut().discard(charge.id);
             }
         }
     }

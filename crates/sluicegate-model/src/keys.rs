@@ -285,7 +285,7 @@ impl Keys {
             if used < part.cost() {
                 key.roll_back(at, &part, part.cost() - used);
             } else {
-                key.forget(&part);
+                key.discard(&part);
                 if used > part.cost() {
                     key.charge_debt(at, &part, used - part.cost());
                 }

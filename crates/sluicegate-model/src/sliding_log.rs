@@ -94,15 +94,15 @@ impl Algorithm for SlidingLog {
     }
 
     fn roll_back(&mut self, charge: ChargeId, at: i128, cost: i128) -> bool {
-        let Some(claim) = self.history.forget(charge) else {
+        let Some(claim) = self.history.discard(charge) else {
             return false;
         };
         let covered = self.covered(self.history.effective(at));
         covered.contains(&claim.stretch.start) && self.history.roll_back(&claim, cost)
     }
 
-    fn forget(&mut self, charge: ChargeId) {
-        self.history.forget(charge);
+    fn discard(&mut self, charge: ChargeId) {
+        self.history.discard(charge);
     }
 
     fn next_window(&self, at: i128) -> i128 {

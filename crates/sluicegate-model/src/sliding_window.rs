@@ -104,7 +104,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn roll_back(&mut self, charge: ChargeId, at: i128, cost: i128) -> bool {
-        let Some(claim) = self.history.forget(charge) else {
+        let Some(claim) = self.history.discard(charge) else {
             return false;
         };
         let effective = self.history.effective(at);
@@ -112,8 +112,8 @@ impl Algorithm for SlidingWindow {
         counting.contains(&claim.stretch) && self.history.roll_back(&claim, cost)
     }
 
-    fn forget(&mut self, charge: ChargeId) {
-        self.history.forget(charge);
+    fn discard(&mut self, charge: ChargeId) {
+        self.history.discard(charge);
     }
 
     fn next_window(&self, at: i128) -> i128 {

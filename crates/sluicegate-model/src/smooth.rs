@@ -232,7 +232,7 @@ impl Algorithm for Smooth {
         false
     }
 
-    fn forget(&mut self, _charge: ChargeId) {}
+    fn discard(&mut self, _charge: ChargeId) {}
 
     fn next_window(&self, at: i128) -> i128 {
         self.resynced(at).next_free_ticket_micros

@@ -91,8 +91,8 @@ impl Backend for RedisLimiter {
         });
     }
 
-    fn forget_receipt(&self, receipt: &Receipt) {
-        self.inner.forget_detached(receipt);
+    fn discard_receipt(&self, receipt: &Receipt) {
+        self.inner.discard_detached(receipt);
     }
 
     fn standing(&self, _receipt: &Receipt) -> Option<Decision> {

@@ -96,9 +96,9 @@ pub(crate) static PROBE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../lua/probe.lua").to_owned()));
 
 /// Deletes one receipt.
-pub(crate) static FORGET: LazyLock<Script> = LazyLock::new(|| {
-    let forget = include_str!("../lua/forget.lua");
-    Script::new([PRELUDE, RESCALE, RECEIPTS, forget].concat())
+pub(crate) static DISCARD: LazyLock<Script> = LazyLock::new(|| {
+    let discard = include_str!("../lua/discard.lua");
+    Script::new([PRELUDE, RESCALE, RECEIPTS, discard].concat())
 });
 
 pub(crate) static RESET: LazyLock<Script> =

@@ -106,8 +106,8 @@ pub trait Backend: fmt::Debug + Send + Sync {
     /// in the background.
     fn settle_detached(&self, receipt: &Receipt, used: u64);
 
-    /// Drops a receipt; its charge stays. Without this a receipt is kept until it expires.
-    fn forget_receipt(&self, receipt: &Receipt);
+    /// Discards a receipt; its charge stays. Without this a receipt is kept until it expires.
+    fn discard_receipt(&self, receipt: &Receipt);
 
     /// The decision for cost 0 on a receipt's key, if it is known without a round trip.
     fn standing(&self, receipt: &Receipt) -> Option<Decision>;

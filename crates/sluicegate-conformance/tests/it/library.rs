@@ -38,7 +38,7 @@ fn every_verb_agrees_with_the_model_while_the_limits_change() {
 struct Churn {
     calls: u64,
     evicted: u64,
-    forgotten: u64,
+    dropped_idle: u64,
     denied: u64,
 }
 
@@ -62,7 +62,7 @@ fn under_churn(limits: &[Limit], seed: u64, max_keys: usize) -> Churn {
             *account = Account::default();
             churn.evicted += 1;
         } else if !limiter.contains(key) && !account.is_idle(&made, start) {
-            churn.forgotten += 1;
+            churn.dropped_idle += 1;
         }
         let (expected, answered) = (account.check(&made, now, cost), limiter.check_at(key, cost, now));
         assert_eq!(answered, expected, "{limits:?} key {key} at {now:?}");
@@ -88,11 +88,11 @@ fn keys_that_were_not_evicted_stay_exact() {
         };
         let churn = under_churn(&limits, seed, [1, 10, 300, 1_000][rng.usize(..4)]);
         all.evicted += churn.evicted;
-        all.forgotten += churn.forgotten;
+        all.dropped_idle += churn.dropped_idle;
         all.denied += churn.denied;
     }
     // A run without any of these would prove little.
-    assert!(all.evicted > 500 && all.forgotten > 500 && all.denied > 5_000, "{all:?}");
+    assert!(all.evicted > 500 && all.dropped_idle > 500 && all.denied > 5_000, "{all:?}");
 }
 
 /// With `deny` no key is evicted: every key in the store, or recovered, decides as if it were

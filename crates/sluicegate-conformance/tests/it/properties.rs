@@ -147,20 +147,20 @@ fn one_large_call_leaves_the_state_of_many_small_ones() {
 
 #[test]
 fn a_recovered_key_may_be_dropped() {
-    let mut forgotten = 0;
+    let mut dropped_idle = 0;
     for_all(false, |limit, made, trace| {
         let (mut kept, mut dropped) = (AnyState::default(), AnyState::default());
         for call in trace {
             if made.is_idle(&dropped, call.at) {
                 dropped = AnyState::default();
-                forgotten += 1;
+                dropped_idle += 1;
             }
             let (one, other) =
                 (made.check(&mut kept, call.at, call.cost), made.check(&mut dropped, call.at, call.cost));
             assert_eq!(one, other, "{limit}: {call:?}");
         }
     });
-    assert!(forgotten > 10_000, "only {forgotten}");
+    assert!(dropped_idle > 10_000, "only {dropped_idle}");
 }
 
 /// The allowed calls, each counted at the latest time at which one was allowed so far.

@@ -77,7 +77,7 @@ fn every_verb_agrees_with_the_model_while_other_limiters_take_over_the_scope() {
 #[test]
 fn keys_of_many_limits_that_were_not_evicted_stay_exact() {
     let (mut rng, start) = (Rng::with_seed(8), Time::from_micros(1_700_000_000_000_000).unwrap());
-    let (mut evicted, mut forgotten, mut denied) = (0, 0, 0);
+    let (mut evicted, mut dropped_idle, mut denied) = (0, 0, 0);
     for max_keys in [1, 10, 300, 1_000] {
         let store = store(start, max_keys);
         let rulings: Vec<(Vec<Limit>, Limiter, Vec<AnyLimit>)> = (0..12_u64)
@@ -105,7 +105,7 @@ fn keys_of_many_limits_that_were_not_evicted_stay_exact() {
                 *account = Account::default();
                 evicted += 1;
             } else if !limiter.contains(key) && !account.is_idle(made, start) {
-                forgotten += 1;
+                dropped_idle += 1;
             }
             let (expected, answered) = (account.check(made, now, cost), limiter.check_at(key, cost, now));
             assert_eq!(answered, expected, "{limits:?} key {key} at {now:?}");
@@ -113,5 +113,5 @@ fn keys_of_many_limits_that_were_not_evicted_stay_exact() {
         }
         assert!(store.stats().keys <= max_keys);
     }
-    assert!(evicted > 500 && forgotten > 500 && denied > 5_000, "{evicted} {forgotten} {denied}");
+    assert!(evicted > 500 && dropped_idle > 500 && denied > 5_000, "{evicted} {dropped_idle} {denied}");
 }

@@ -99,7 +99,7 @@ impl Drop for RedisReservation {
     /// The caller has given up the receipt and can return nothing, so the store need not keep it.
     fn drop(&mut self) {
         if let Some(receipt) = &self.reserved.receipt {
-            self.limiter.inner.forget_detached(receipt);
+            self.limiter.inner.discard_detached(receipt);
         }
     }
 }

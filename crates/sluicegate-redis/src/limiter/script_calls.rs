@@ -295,20 +295,20 @@ impl RedisCall<'_> {
 }
 
 impl Inner {
-    /// Deletes a receipt that is no longer needed; the charge stays.
-    pub(super) async fn forget(&self, receipt: &StoredReceipt) -> Result<(), StoreFailure> {
+    /// Discards a receipt that is no longer needed; the charge stays.
+    pub(super) async fn discard(&self, receipt: &StoredReceipt) -> Result<(), StoreFailure> {
         let mut script_call =
-            ScriptCall::new(&scripts::FORGET, &[self.names.receipts(&receipt.key)]).at(None);
+            ScriptCall::new(&scripts::DISCARD, &[self.names.receipts(&receipt.key)]).at(None);
         script_call.arg(&receipt.name[..]);
         self.store.inner.admit_return(1).await.send_one(&script_call).await.map(|_| ())
     }
 
-    /// Deletes a receipt in the background. If that fails, the receipt makes room for others once
+    /// Discards a receipt in the background. If that fails, the receipt makes room for others once
     /// its charge no longer counts.
-    pub(crate) fn forget_detached(self: &Arc<Inner>, receipt: &Receipt) {
+    pub(crate) fn discard_detached(self: &Arc<Inner>, receipt: &Receipt) {
         if let (Ok(receipt), Ok(runtime)) = (StoredReceipt::read(receipt), Handle::try_current()) {
             let inner = Arc::clone(self);
-            runtime.spawn(async move { inner.forget(&receipt).await });
+            runtime.spawn(async move { inner.discard(&receipt).await });
         }
     }
 

@@ -42,7 +42,7 @@ impl WaitGuard {
         if let Some(runtime) = self.runtime.take() {
             let (inner, receipt) = (Arc::clone(&self.inner), self.receipt.clone());
             // If this fails, the receipt makes room for others once its charge no longer counts.
-            runtime.spawn(async move { inner.forget(&receipt).await });
+            runtime.spawn(async move { inner.discard(&receipt).await });
         }
     }
 }

@@ -298,7 +298,7 @@ impl<L: Backend, R> OpenCharge<L, R> {
         let Some(receipt) = self.receipt.take() else { return Ended::Now(fields) };
         let settled = match used {
             None => {
-                limiter.forget_receipt(&receipt);
+                limiter.discard_receipt(&receipt);
                 return Ended::Now(fields);
             }
             Some(0) => limiter.cancel(&receipt, None),
@@ -331,7 +331,7 @@ impl<L: Backend, R> Drop for OpenCharge<L, R> {
         // A closure that has just panicked is not called again.
         match if std::thread::panicking() { None } else { self.used(&Completion::Dropped) } {
             Some(used) => limiter.settle_detached(&receipt, used),
-            None => limiter.forget_receipt(&receipt),
+            None => limiter.discard_receipt(&receipt),
         }
     }
 }

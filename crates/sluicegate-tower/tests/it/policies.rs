@@ -98,8 +98,8 @@ impl Backend for Slow {
         self.closed.fetch_add(1000, Ordering::Relaxed);
     }
 
-    fn forget_receipt(&self, receipt: &Receipt) {
-        self.limiter.forget_receipt(receipt);
+    fn discard_receipt(&self, receipt: &Receipt) {
+        self.limiter.discard_receipt(receipt);
         self.closed.fetch_add(100, Ordering::Relaxed);
     }
 

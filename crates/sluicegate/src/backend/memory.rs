@@ -93,8 +93,8 @@ impl Backend for Limiter {
         }
     }
 
-    fn forget_receipt(&self, receipt: &Receipt) {
-        self.forget(receipt);
+    fn discard_receipt(&self, receipt: &Receipt) {
+        Limiter::discard_receipt(self, receipt);
     }
 
     fn standing(&self, receipt: &Receipt) -> Option<Decision> {

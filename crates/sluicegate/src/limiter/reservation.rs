@@ -218,10 +218,10 @@ impl Limiter {
         Err(VerbError::NotYet("extending a reservation"))
     }
 
-    /// Drops a receipt; its charge stays.
-    pub(crate) fn forget(&self, receipt: &Receipt) {
+    /// Discards a receipt; its charge stays.
+    pub(crate) fn discard_receipt(&self, receipt: &Receipt) {
         let Open { key, name } = receipt.opened(&self.inner.seal);
-        on_store!(&self.inner.store, store => store.forget_receipt(key, name));
+        on_store!(&self.inner.store, store => store.discard_receipt(key, name));
     }
 
     /// The decision for cost 0 on a receipt's key.
@@ -438,7 +438,7 @@ impl Drop for Reservation {
     /// The receipt can no longer be used.
     fn drop(&mut self) {
         if let Some((limiter, receipt)) = self.take() {
-            limiter.forget(&receipt);
+            limiter.discard_receipt(&receipt);
         }
     }
 }

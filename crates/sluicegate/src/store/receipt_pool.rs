@@ -199,15 +199,15 @@ impl<S: SlotKind> Locked<'_, S> {
             let before = receipts.len();
             let slot = table.find(key, displaced);
             let mut drop = |receipts: &mut Receipts, made_before: Time| {
-                let mut forget = |state: &mut S::State| {
+                let mut expire = |state: &mut S::State| {
                     let states = S::states_mut(state, limits.len());
                     receipts.expire_worthless(limits, states, now, made_before);
                 };
                 match slot {
-                    None => forget(&mut S::State::default()),
+                    None => expire(&mut S::State::default()),
                     // A key's state and receipts are converted together.
                     Some(slot) => {
-                        S::update(SlotState { words: table.slot(slot).state, side_table, slot }, forget);
+                        S::update(SlotState { words: table.slot(slot).state, side_table, slot }, expire);
                     }
                 }
             };

@@ -84,7 +84,7 @@ impl<S: SlotKind> Store<S> {
         let Ok((done, closed)) = closed else {
             // There is no room for the debt of the settlement. The receipt is used up nonetheless.
             drop(shard);
-            self.forget_receipt(key, receipt);
+            self.discard_receipt(key, receipt);
             return false;
         };
         shard.receipts_closed(key.tag(), closed, &self.vacant);
@@ -92,7 +92,7 @@ impl<S: SlotKind> Store<S> {
     }
 
     /// Drops a receipt; its charge stays.
-    pub(crate) fn forget_receipt(&self, key: Fingerprint, receipt: Receipt) {
+    pub(crate) fn discard_receipt(&self, key: Fingerprint, receipt: Receipt) {
         let mut shard = self.lock(self.shard_of(key));
         let Some(mut taken) = shard.take_all(key) else { return };
         if taken.receipts.discard(shard.guarded.limits_by_tag.limits_of(taken.tag), receipt) {

@@ -1,4 +1,4 @@
--- Deletes a receipt that is no longer needed. The charge stays.
+-- Discards a receipt that is no longer needed. The charge stays.
 --
 -- KEYS[1]   the key's receipts
 -- ARGV[2]   the receipt
