@@ -119,7 +119,7 @@ fn is_comment(line: &str) -> bool {
     is_comment && is_prose(line)
 }
 
-/// Whether the phrase is there as whole words, in any case.
+/// Returns `true` if the text contains the phrase as whole words, in any case.
 fn contains_phrase(line: &str, phrase: &str) -> bool {
     let line = line.to_lowercase();
     let is_edge = |character: Option<char>| !character.is_some_and(|c| c.is_alphanumeric() || c == '_');

@@ -180,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Whether everything that was sent has been answered.
+    /// Returns `true` if everything that was sent has been answered.
     pub fn idle(&self) -> bool {
         self.replies.complete == self.awaited
     }

@@ -59,8 +59,7 @@ impl Process {
         kilobytes.unwrap_or(f64::NAN) * 1024.0
     }
 
-    /// Whether it still runs: a server that an attack has ended must not look like one that kept
-    /// still.
+    /// Returns `true` if it still runs: a server that an attack has ended must not look idle.
     pub fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

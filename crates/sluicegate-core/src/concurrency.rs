@@ -12,7 +12,7 @@
 //!
 //! ```text
 //! Settings   count, ttl (without one, a lease is held until it is released)
-//! State      `Leases`: each with its cost and the moment `until` which it is live; their sum
+//! State      `Leases`: each with its cost and `until`, the moment at which it expires; their sum
 //! Formula    live while now < until      until = now + ttl when acquired or renewed
 //!            allow if the sum of the live leases + cost <= count, and add a lease
 //! Reports    remaining = count - sum, at least 0      reset_after: until all leases have expired
@@ -86,7 +86,7 @@ pub struct LeaseHandle {
     number: u64,
 }
 
-/// What is kept of a lease. A cost is not 0, so that an empty place takes no more room.
+/// What is kept of a lease. A cost is not 0, so that an `Option` of this takes no more memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct LeaseRecord<W> {
     cost: NonZeroU64,

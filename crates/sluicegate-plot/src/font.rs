@@ -28,7 +28,7 @@ pub fn width(words: &str, size: f64, bold: bool) -> f64 {
     units / units_per_em(bold) * size
 }
 
-/// Whether the words can be drawn with this font, each letter by a glyph of its own.
+/// Returns `true` if this font can draw the words, each letter by a glyph of its own.
 pub fn covers(words: &str, bold: bool) -> bool {
     // The font has glyphs for control characters, but there is nothing to see in them.
     let drawn =
@@ -84,8 +84,8 @@ fn advance(letter: char, bold: bool) -> f64 {
     known.map_or(units_per_em(bold), f64::from)
 }
 
-/// Whether a letter cannot simply be put beside the one before it, though the font may have a glyph
-/// for it.
+/// Returns `true` if a letter cannot simply be placed after the previous one, even if the font has
+/// a glyph for it.
 fn needs_neighbours(letter: char) -> bool {
     matches!(letter,
         // Marks that sit on the letter before them.

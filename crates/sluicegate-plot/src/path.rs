@@ -103,7 +103,7 @@ impl Path {
         &self.steps
     }
 
-    /// Whether there is nothing to draw.
+    /// Returns `true` if there is nothing to draw.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

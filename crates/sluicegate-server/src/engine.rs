@@ -6,7 +6,7 @@
 //! Engine::call, Engine::check       ▼   find the rule, check the bounds
 //!                               RuleCall    a rule, a key, a cost
 //!                                   │
-//! decide, or a method of RuleCall   ▼   find the key's limits, or that it has none
+//! decide, or a method of RuleCall   ▼   look up the key's limits or exception
 //!                                Backend    memory or Redis
 //!                                   │
 //! protocol  ◀──  Decided  ◀──  Answer       the answer under its rule, ready to be written

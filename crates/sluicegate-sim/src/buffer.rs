@@ -28,7 +28,7 @@ impl<R: Read> Buffer<R> {
         self.at(self.unread.clone())
     }
 
-    /// Whether the input has ended.
+    /// Returns `true` if the input has ended.
     pub(crate) fn ended(&self) -> bool {
         self.ended
     }

@@ -155,7 +155,7 @@ impl<'a> Simulation<'a> {
         &self.keys
     }
 
-    /// Whether any call costs something else than 1.
+    /// Returns `true` if any call has a cost other than 1.
     pub fn has_costs(&self) -> bool {
         self.has_costs
     }

@@ -1,4 +1,4 @@
-//! A limiter without keys: one limit for all that comes.
+//! A limiter without keys: one limit for all calls.
 
 use crate::ids::Receipt;
 use crate::key::Fingerprint;
@@ -10,8 +10,8 @@ use crate::wait::{Acquire, MaxWait};
 use sluicegate_core::{Decision, Time, Usage};
 use std::time::Duration;
 
-/// One limit for everybody: a [`Limiter`] with a single key that need not be named, and so is found
-/// sooner.
+/// One limit for all calls: a [`Limiter`] with a single key, which callers do not name and whose
+/// hash is computed once.
 ///
 /// ```
 /// use sluicegate::Gate;
@@ -23,8 +23,8 @@ use std::time::Duration;
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// It is cheap to share: its clones are the same gate. For a clock of your own or an observer, use
-/// [`crate::LimiterBuilder::build_gate`].
+/// A gate is cheap to share: its clones are the same gate. To set the clock or an observer, use
+/// [`LimiterBuilder::build_gate`](crate::LimiterBuilder::build_gate).
 #[derive(Clone, Debug)]
 pub struct Gate {
     limiter: Limiter,
@@ -32,10 +32,10 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate with the default settings.
+    /// Creates a gate with the default settings.
     ///
     /// # Errors
-    /// When a text is not a limit, or limits do not go together.
+    /// If a text is not a limit, or the limits do not go together.
     pub fn new(limits: impl IntoLimits) -> Result<Gate, BuildError> {
         Limiter::builder(limits).build_gate()
     }
@@ -44,116 +44,117 @@ impl Gate {
         Gate { key: limiter.fingerprint(()), limiter }
     }
 
-    /// May one call pass now? If so it is charged.
+    /// Decides a call of cost 1, and charges it if it is allowed.
     #[inline]
     pub fn check(&self) -> Decision {
         self.check_at(1, self.limiter.now())
     }
 
-    /// May a call of this cost pass now?
+    /// Decides a call, and charges it if it is allowed.
     #[inline]
     pub fn check_cost(&self, cost: u64) -> Decision {
         self.check_at(cost, self.limiter.now())
     }
 
-    /// May a call of this cost pass at a time?
+    /// Decides a call at a given time: see [`Gate::check_cost`].
     #[inline]
     pub fn check_at(&self, cost: u64, now: Time) -> Decision {
         self.limiter.check_fingerprint(self.key, cost, now)
     }
 
-    /// Would a call of this cost pass now? Nothing is charged.
+    /// Decides a call without charging it.
     pub fn peek(&self, cost: u64) -> Decision {
         self.limiter.peek((), cost)
     }
 
-    /// Takes `up_to` or as much of it as remains: see [`Limiter::take`].
+    /// Charges `up_to`, or as much of it as remains: see [`Limiter::take`].
     ///
     /// # Errors
-    /// When the limit does not offer this.
+    /// If the limit does not support this.
     pub fn take(&self, up_to: u64) -> Result<(Decision, u64), VerbError> {
         self.limiter.take((), up_to)
     }
 
-    /// Charges now, to act within the longest wait: see [`Limiter::check_within`].
+    /// Charges now a call that is made after a delay of at most `max_wait`: see
+    /// [`Limiter::check_within`].
     ///
     /// # Errors
-    /// When the limit does not offer this.
+    /// If the limit does not support this.
     pub fn check_within(&self, cost: u64, max_wait: Duration) -> Result<Decision, VerbError> {
         self.limiter.check_within((), cost, max_wait)
     }
 
-    /// Gives cost back: see [`Limiter::refund`].
+    /// Returns cost: see [`Limiter::refund`].
     ///
     /// # Errors
-    /// When the limit does not offer this.
+    /// If the limit does not support this.
     pub fn refund(&self, cost: u64) -> Result<Decision, VerbError> {
         self.limiter.refund((), cost)
     }
 
-    /// Charges now, to act later: see [`Limiter::reserve`].
+    /// Charges now a call that acts after a delay: see [`Limiter::reserve`].
     ///
     /// # Errors
-    /// When the limit does not offer this, or too many receipts are open.
+    /// If the limit does not support this, or too many receipts are open.
     pub fn reserve(&self, cost: u64, options: impl Into<ReserveOptions>) -> Result<Reservation, VerbError> {
         self.limiter.reserve((), cost, options)
     }
 
-    /// Waits for as long as it takes until a call of this cost may pass: see [`Limiter::acquire`].
+    /// Waits until a call of this cost is allowed: see [`Limiter::acquire`].
     #[inline]
     pub fn acquire(&self, cost: u64) -> Acquire<'_> {
         Acquire::new(&self.limiter, self.key, cost, MaxWait::Forever)
     }
 
-    /// Waits if the turn comes within `max_wait`: see [`Limiter::acquire_within`].
+    /// Waits for at most `max_wait`: see [`Limiter::acquire_within`].
     #[inline]
     pub fn acquire_within(&self, cost: u64, max_wait: Duration) -> Acquire<'_> {
         Acquire::new(&self.limiter, self.key, cost, MaxWait::For(max_wait.into()))
     }
 
-    /// Waits if the turn comes by a time: see [`Limiter::acquire_until`].
+    /// Waits until a deadline: see [`Limiter::acquire_until`].
     #[inline]
     pub fn acquire_until(&self, cost: u64, deadline: Time) -> Acquire<'_> {
         Acquire::new(&self.limiter, self.key, cost, MaxWait::Until(deadline))
     }
 
-    /// Gives back a reservation whose receipt was kept: see [`Limiter::cancel`].
+    /// Cancels a reservation whose receipt was kept: see [`Limiter::cancel`].
     pub fn cancel(&self, receipt: &Receipt) -> bool {
         self.limiter.cancel(receipt)
     }
 
-    /// Says what a reservation whose receipt was kept has used: see [`Limiter::settle`].
+    /// Settles a reservation whose receipt was kept: see [`Limiter::settle`].
     pub fn settle(&self, receipt: &Receipt, used: u64) -> bool {
         self.limiter.settle(receipt, used)
     }
 
-    /// The limiter underneath, whose one key is `()`: for every verb at a time, and what else it
-    /// offers.
+    /// Returns the limiter, whose only key is `()`. It has the forms of the verbs that take a time,
+    /// and whatever else a gate does not have.
     pub fn limiter(&self) -> &Limiter {
         &self.limiter
     }
 
-    /// When the next window starts: see [`Limiter::next_window`].
+    /// Returns when the next window starts: see [`Limiter::next_window`].
     pub fn next_window(&self) -> Time {
         self.limiter.next_window(())
     }
 
-    /// What is used of each limit: see [`Limiter::usage`].
+    /// Returns what has been used under each limit: see [`Limiter::usage`].
     pub fn usage(&self) -> Vec<(Limit, Usage)> {
         self.limiter.usage(())
     }
 
-    /// Starts afresh.
+    /// Deletes the gate's state: see [`Limiter::reset`].
     pub fn reset(&self) {
         self.limiter.reset(());
     }
 
-    /// Names a call, to be made together with others: see [`crate::check_all`].
+    /// Creates a call for [`check_all`](crate::check_all).
     pub fn call(&self, cost: u64) -> Call<'_> {
         self.limiter.call((), cost)
     }
 
-    /// Changes the limit, keeping what was used: see [`Limiter::change`].
+    /// Changes the parameters of the limits: see [`Limiter::change`].
     ///
     /// # Errors
     /// As [`Limiter::change`].
@@ -161,12 +162,12 @@ impl Gate {
         self.limiter.change(limits)
     }
 
-    /// The time on the gate's clock.
+    /// Returns the time on the gate's clock.
     pub fn now(&self) -> Time {
         self.limiter.now()
     }
 
-    /// What has been decided.
+    /// Returns counts of decisions: see [`Limiter::stats`].
     pub fn stats(&self) -> StoreStats {
         self.limiter.stats()
     }

@@ -35,9 +35,9 @@ use std::sync::Arc;
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 ///
-/// Text is its bytes; numbers are equal if their values are, whatever their type; an IPv4 address
-/// is the same key when it comes mapped into IPv6 (`::ffff:203.0.113.9`). A type of your own is a
-/// key with `#[derive(Key)]` (feature `derive`), or with one line:
+/// Text and its bytes are the same key. Numbers of the same value are the same key, whatever their
+/// type. An IPv4 address and its form mapped into IPv6 (`::ffff:203.0.113.9`) are the same key.
+/// Your own type becomes a key with `#[derive(Key)]` (feature `derive`), or with one line:
 ///
 /// ```
 /// use sluicegate::{Key, KeyWriter};
@@ -51,12 +51,12 @@ use std::sync::Arc;
 /// }
 /// ```
 pub trait Key {
-    /// Writes the key's parts. Keys that are not the same must not write the same.
+    /// Writes the key's parts. Different keys must write different parts.
     fn write(&self, to: &mut KeyWriter<'_>);
 
-    /// The key as bytes, for a store that other processes share. Text and bytes are themselves,
-    /// unless they begin with `~`; any other key is written part by part after a `~`, so that no
-    /// two keys have the same bytes.
+    /// Returns the key as bytes, for a shared store. Text and bytes are returned unchanged, unless
+    /// they begin with `~`. Any other key is a `~` followed by its parts, so that no two keys have
+    /// the same bytes.
     ///
     /// ```
     /// use sluicegate::Key;
@@ -69,28 +69,27 @@ pub trait Key {
     }
 }
 
-/// Takes the parts of a key. Every part says what it is and how long before it says itself, so that
-/// what is written can be read in one way only. (Of bytes that are very short or long their hash of
-/// 128 bits is written.)
+/// Receives the parts of a key. Each part is preceded by its kind and length, so that different
+/// parts never write the same. (Instead of bytes shorter than 4 or longer than 32, their hash of
+/// 128 bits is hashed.)
 pub struct KeyWriter<'a> {
-    /// Two hashes of the same parts, with seeds of their own: 64 bits would not be enough for an
-    /// identity. A table finds a key's shard and slot by bits of the first, so that one is mixed
-    /// better.
+    /// Two hashes of the same parts, with different seeds: 64 bits would not identify a key. A
+    /// table finds a key's shard and slot by bits of the first, so that one is mixed better.
     first: quality::FoldHasher<'a>,
     second: fast::FoldHasher<'a>,
     seeds: &'a Seeds,
-    /// Takes the parts as bytes too. Beside the hashers, and not in their place, so that where it
-    /// is `None` the compiler sees it and keeps the hashers in registers.
+    /// If set, receives the parts as bytes, and the hashers receive nothing. It is a field of its
+    /// own, so that the compiler sees where it is `None` and keeps the hashers in registers.
     parts: Option<&'a mut bytes::Parts>,
 }
 
-/// What kind of part comes, in the top byte of the word before it.
+/// The kind of the next part, in the top byte of the word before it.
 const BYTES: u64 = 1 << 56;
 const NUMBER: u64 = 2 << 56;
 const NEGATIVE: u64 = 3 << 56;
 const ADDRESS: u64 = 4 << 56;
 const TUPLE: u64 = 5 << 56;
-/// Set beside the kind of a number or an address that takes two words.
+/// Added to the kind of a number or an address that takes two words.
 const WIDE: u64 = 1;
 
 impl KeyWriter<'_> {
@@ -159,8 +158,7 @@ impl KeyWriter<'_> {
         }
     }
 
-    /// Always two at a time, which the hashers fold together: so they never have to see how many
-    /// are waiting.
+    /// Writes two words at once, which the hashers fold together, so that they need not buffer one.
     #[inline]
     fn words(&mut self, one: u64, other: u64) {
         let both = u128::from(one) | u128::from(other) << 64;
@@ -187,12 +185,12 @@ fn half(bytes: &[u8], from: usize) -> u32 {
     bytes[from..].first_chunk().copied().map_or(0, u32::from_le_bytes)
 }
 
-/// The bits of a fingerprint in whose place a table keeps a tag: which limits wrote the key's
-/// state.
+/// The bits of a fingerprint that a table replaces with a tag, which names the limits that wrote
+/// the key's state.
 pub(crate) const TAG_BITS: u64 = 0xffff;
 
-/// The name under which a store keeps a key. In a store that many limiters share it also carries
-/// the tag of the limits that are to judge the key; elsewhere the tag is 0.
+/// The name under which a store keeps a key. In a store that several limiters share, it includes
+/// the tag of the key's limits; elsewhere the tag is 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fingerprint {
     pub(crate) high: u64,
@@ -200,7 +198,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Of any 128 bits; never one that a free slot could be taken for.
+    /// Creates a fingerprint from any 128 bits. It never equals the mark of a free slot.
     #[inline]
     pub(crate) const fn new(high: u64, low: u64) -> Fingerprint {
         Fingerprint { high: if high == 0 { 1 } else { high }, low: low & !TAG_BITS }
@@ -217,13 +215,13 @@ impl Fingerprint {
         tag_of(self.low)
     }
 
-    /// The key's shard among this many. It uses other bits than a map within the shard.
+    /// Returns the index of the key's shard among `shards`. A map within the shard uses other bits.
     #[inline]
     pub fn shard(self, shards: usize) -> usize {
         usize::try_from(self.low >> 32).unwrap_or(0) % shards
     }
 
-    /// Whether this is the same key, whichever limits are to judge it.
+    /// Returns `true` if this is the same key, whichever limits apply to it.
     #[inline]
     pub(crate) fn is(self, other: Fingerprint) -> bool {
         self.high == other.high && self.low ^ other.low <= TAG_BITS

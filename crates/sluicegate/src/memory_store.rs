@@ -93,7 +93,7 @@ pub struct MemoryStoreBuilder {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct LimiterKind {
     pub(crate) preserve: Preserve,
-    /// Whether its limits come from untrusted callers.
+    /// `true` if its limits come from untrusted callers.
     pub(crate) untrusted: bool,
 }
 
@@ -143,12 +143,11 @@ impl MemoryStore {
         self.inner.store.touch(key.0);
     }
 
-    /// Returns what still counts of a reservation of any of its limiters. Returns `true` if that
-    /// was anything.
+    /// Returns the part of a reservation that still counts to its key, whichever limiter of this
+    /// store made it. Returns `true` if there was such a part.
     ///
-    /// If the limits of the scope have changed since the key's latest call, the store does not know
-    /// it: the key's next call converts its state, and this one returns what counts under the
-    /// limits before.
+    /// If the limits of the scope have changed since the key's latest call, its state is converted
+    /// only by its next call. Until then, this returns what counts under the previous limits.
     pub fn cancel(&self, receipt: &Receipt) -> bool {
         self.cancel_at(receipt, self.inner.clock.now())
     }
@@ -161,7 +160,7 @@ impl MemoryStore {
         cancelled
     }
 
-    /// Changes the charge of a reservation of any of its limiters to what was used: see
+    /// Settles a reservation of any of its limiters: see
     /// [`Limiter::settle`](crate::Limiter::settle).
     pub fn settle(&self, receipt: &Receipt, used: u64) -> bool {
         self.settle_at(receipt, used, self.inner.clock.now())
@@ -350,7 +349,8 @@ impl MemoryStoreBuilder {
         let store =
             Store::new(LimitTable::new(), size).map_err(|NoMemory| BuildError::NoMemory { max_keys })?;
         let bounds = queue_bounds(self.max_queue, self.max_waiters)?;
-        // The first reading of the system clock measures the counter's rate: not in a call.
+        // The first reading of the system clock measures the counter's rate. It must not delay a
+        // call.
         self.clock.now();
         let inner = |own: &Weak<Inner>| Inner {
             queues: Queues::new(bounds, own.clone() as Weak<dyn Host>),

@@ -164,7 +164,7 @@ fn attack(address: SocketAddr, kind: &Kind, clients: usize, mut look: impl FnMut
 }
 
 impl Hostile {
-    /// Sends what it may now and reads if it is of that kind. Whether it is still connected.
+    /// Sends what it may now, and reads if its kind does. Returns `true` while it is connected.
     fn goes_on(&mut self, kind: &Kind, passed: Duration) -> bool {
         let most = match kind.pace {
             Pace::AtOnce if !kind.reads => SENT_UNREAD_MAX,

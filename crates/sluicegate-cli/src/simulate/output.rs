@@ -62,7 +62,7 @@ impl Outputs {
         Files::open(wanted, inputs(args)).map(Outputs)
     }
 
-    /// Whether something goes to standard output that a table would spoil.
+    /// Returns `true` if standard output carries data that a table would spoil.
     pub(super) fn use_stdout(&self) -> bool {
         self.0.use_stdout()
     }
@@ -121,7 +121,7 @@ impl<K> Files<K> {
         Ok(Files(outputs))
     }
 
-    /// Whether something goes to standard output that a table would spoil.
+    /// Returns `true` if standard output carries data that a table would spoil.
     pub(crate) fn use_stdout(&self) -> bool {
         self.0.iter().any(|(_, output)| matches!(output, Output::Stdout))
     }

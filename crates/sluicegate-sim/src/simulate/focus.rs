@@ -75,8 +75,8 @@ impl Focus {
     }
 }
 
-/// Whether something belongs to the piece of time that ends then. There is nothing after the end of
-/// time, so that is part of the last piece.
+/// Returns `true` if a moment belongs to the interval with this end. The end of time belongs to the
+/// last interval, since nothing comes after it.
 fn is_before(at: Time, end: Time) -> bool {
     at < end || end == Time::MAX
 }

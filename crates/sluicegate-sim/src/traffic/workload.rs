@@ -94,7 +94,7 @@ pub fn generate(
 }
 
 impl Workload {
-    /// Whether the seed makes a difference.
+    /// Returns `true` if the seed makes a difference.
     pub fn is_random(&self) -> bool {
         self.keys > 1 || matches!(self.shape, Shape::Poisson(_))
     }

@@ -17,15 +17,14 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
 
-/// How many keys a limiter holds unless told otherwise: 44 MB for limits with a state of 16 bytes.
-/// Less than 1 MB is taken at once, the rest as keys come.
+/// The default maximum of keys: 44 MB for limits with a state of 16 bytes. Less than 1 MB is
+/// allocated at once, the rest as keys are inserted.
 pub const MAX_KEYS_DEFAULT: usize = 1_000_000;
 
-/// The most keys that a limiter can be told to hold. Two thirds of a byte for each are taken at
-/// once.
+/// The largest `max_keys`. Two thirds of a byte per key are allocated at once.
 pub const MAX_KEYS_MAX: usize = 1_000_000_000;
 
-/// The default maximum of open receipts. Each takes some 200 bytes.
+/// The default maximum of open receipts. Each takes about 200 bytes.
 pub const MAX_RECEIPTS_DEFAULT: usize = 100_000;
 
 /// The largest `max_receipts`.
@@ -40,13 +39,13 @@ pub const MAX_LOG_ENTRIES_MAX: usize = 4_000_000_000;
 /// The default maximum of waiters in the queue of one key.
 pub const MAX_QUEUE_DEFAULT: usize = 1_024;
 
-/// The default maximum of waiters in all queues. Each takes some 150 bytes beside its own future.
+/// The default maximum of waiters in all queues. Each takes about 150 bytes besides its own future.
 pub const MAX_WAITERS_DEFAULT: usize = 100_000;
 
-/// The largest `max_waiters`.
+/// The largest `max_queue` and `max_waiters`.
 pub const MAX_WAITERS_MAX: usize = 100_000_000;
 
-/// What a limiter is made of. Made by [`Limiter::builder`].
+/// Builds a [`Limiter`]. Created by [`Limiter::builder`].
 ///
 /// ```
 /// use sluicegate::Limiter;
@@ -75,7 +74,7 @@ pub struct LimiterBuilder {
     shared: Option<NamedScope>,
 }
 
-/// A store of others, and the scope there.
+/// A scope in a store that other limiters use too.
 struct NamedScope {
     store: MemoryStore,
     scope: Box<dyn Key>,
@@ -99,7 +98,7 @@ impl LimiterBuilder {
         }
     }
 
-    /// A further limit. A call is charged to all of them or to none.
+    /// Adds a limit. A call is charged to all limits or to none.
     pub fn and(mut self, limits: impl IntoLimits) -> LimiterBuilder {
         self.limits = self.limits.and_then(|mut all| {
             all.extend(limits.into_limits()?);
@@ -108,38 +107,38 @@ impl LimiterBuilder {
         self
     }
 
-    /// Sets the maximum number of keys; the default is [`MAX_KEYS_DEFAULT`]. It never holds more;
-    /// when a new one comes, a key that has recovered makes room, or else what
-    /// [`LimiterBuilder::on_full`] says.
+    /// Sets the maximum number of keys; the default is [`MAX_KEYS_DEFAULT`]. When that many are
+    /// held, a new key takes the slot of a fully recovered one. If there is none,
+    /// [`LimiterBuilder::on_full`] applies.
     pub fn max_keys(mut self, max_keys: usize) -> LimiterBuilder {
         self.max_keys = max_keys;
         self
     }
 
-    /// What to do with a new key when it is full of keys that have not recovered.
+    /// Sets what happens to a new key when the limiter is full of keys that have not recovered.
     pub fn on_full(mut self, on_full: OnFull) -> LimiterBuilder {
         self.on_full = on_full;
         self
     }
 
-    /// Sets the maximum number of open receipts; the default is [`MAX_RECEIPTS_DEFAULT`]. Beyond it
-    /// nothing can be reserved.
+    /// Sets the maximum number of open receipts; the default is [`MAX_RECEIPTS_DEFAULT`]. While
+    /// that many are open, a reservation is an error.
     pub fn max_receipts(mut self, max_receipts: usize) -> LimiterBuilder {
         self.max_receipts = max_receipts;
         self
     }
 
     /// Sets the maximum number of log entries of all keys; the default is
-    /// [`MAX_LOG_ENTRIES_DEFAULT`]. Every call that a `sliding-log` records takes one, of 16 bytes.
-    /// Beyond it, a log that has recovered makes room, or else what [`LimiterBuilder::on_full`]
-    /// says.
+    /// [`MAX_LOG_ENTRIES_DEFAULT`]. Every call that a `sliding-log` records takes one entry of 16
+    /// bytes. When all are in use, a fully recovered log makes room. If there is none,
+    /// [`LimiterBuilder::on_full`] applies.
     pub fn max_log_entries(mut self, max_log_entries: usize) -> LimiterBuilder {
         self.max_log_entries = max_log_entries;
         self
     }
 
-    /// Sets the maximum number of waiters per key; the default is [`MAX_QUEUE_DEFAULT`]. Further
-    /// ones are denied at once.
+    /// Sets the maximum number of waiters per key; the default is [`MAX_QUEUE_DEFAULT`]. A call
+    /// beyond it is denied at once.
     pub fn max_queue(mut self, max_queue: usize) -> LimiterBuilder {
         self.max_queue = max_queue;
         self
@@ -151,7 +150,7 @@ impl LimiterBuilder {
         self
     }
 
-    /// A clock of your own. For tests: [`crate::clock::ManualClock`].
+    /// Sets the clock. Tests use a [`ManualClock`](crate::clock::ManualClock).
     pub fn clock(mut self, clock: impl Clock + 'static) -> LimiterBuilder {
         self.clock = AnyClock::Other(Arc::new(clock));
         self
@@ -179,9 +178,9 @@ impl LimiterBuilder {
         self
     }
 
-    /// A key that other limits of the same scope have charged keeps the time until it is full,
-    /// instead of the tokens that it has used: how redis-cell takes new numbers for a key. For
-    /// buckets in a shared store.
+    /// Makes a key that other limits of the same scope have charged keep the time until it is full
+    /// instead of the tokens that it has used. This is how redis-cell applies new parameters to a
+    /// key. Only for buckets in a [`MemoryStore`].
     pub fn preserve_recovery_time(mut self) -> LimiterBuilder {
         if let Some(shared) = &mut self.shared {
             shared.kind.preserve = Preserve::RecoveryTime;
@@ -189,8 +188,9 @@ impl LimiterBuilder {
         self
     }
 
-    /// For limits that callers make up: in a shared store they leave a quarter of the room for
-    /// limits to those that are not, so that callers cannot take all of it.
+    /// Marks the limits as untrusted: chosen by callers. In a [`MemoryStore`] all untrusted limits
+    /// together have one share of the keys, and at most three quarters of the table of limits, so
+    /// that callers cannot fill it.
     pub fn untrusted(mut self) -> LimiterBuilder {
         if let Some(shared) = &mut self.shared {
             shared.kind.untrusted = true;
@@ -198,16 +198,16 @@ impl LimiterBuilder {
         self
     }
 
-    /// Makes the limiter.
+    /// Builds the limiter.
     ///
     /// # Errors
-    /// When a text is not a limit, limits do not go together, a number is out of bounds, or the
+    /// If a text is not a limit, limits do not go together, a number is out of bounds, or the
     /// system has no memory for that many keys.
     pub fn build(self) -> Result<Limiter, BuildError> {
         let limits = list(self.limits)?;
         if let Some(NamedScope { store, scope, kind }) = self.shared {
-            let place = store.attach(&*scope, &limits, kind, self.start)?;
-            return Ok(Limiter::in_store(place, store, limits, kind, self.observer));
+            let handle = store.attach(&*scope, &limits, kind, self.start)?;
+            return Ok(Limiter::in_store(handle, store, limits, kind, self.observer));
         }
         let max_keys = within("max_keys", self.max_keys, 1, MAX_KEYS_MAX)?;
         let max_receipts = within("max_receipts", self.max_receipts, 0, MAX_RECEIPTS_MAX)?;
@@ -235,8 +235,8 @@ impl LimiterBuilder {
         Ok(Limiter { inner: Arc::new_cyclic(inner) })
     }
 
-    /// Makes a limiter without keys: one limit for all that comes. It holds one key, whatever
-    /// `max_keys` says, in a store of its own.
+    /// Builds a limiter without keys: one limit for all calls. It has a store of its own with a
+    /// single key, whatever `max_keys` is.
     ///
     /// # Errors
     /// As [`LimiterBuilder::build`].
@@ -263,7 +263,7 @@ impl fmt::Debug for LimiterBuilder {
     }
 }
 
-/// One limit or several: as text, or already read. A text may be a list: `A + B`.
+/// One limit or several, as text or parsed. A text may be a list: `A + B`.
 pub trait IntoLimits {
     /// The limits.
     ///
@@ -365,7 +365,7 @@ where
     }
 }
 
-/// How many may wait.
+/// The bounds of the queues.
 pub(crate) fn queue_bounds(max_queue: usize, max_waiters: usize) -> Result<QueueBounds, BuildError> {
     Ok(QueueBounds {
         per_key: within("max_queue", max_queue, 0, MAX_WAITERS_MAX)?,
@@ -373,7 +373,7 @@ pub(crate) fn queue_bounds(max_queue: usize, max_waiters: usize) -> Result<Queue
     })
 }
 
-/// Limits that go together.
+/// Checks that limits go together.
 pub(crate) fn list(limits: Result<Vec<Limit>, LimitError>) -> Result<Vec<Limit>, BuildError> {
     let limits = limits?;
     Limit::check_list(&limits)?;
@@ -383,7 +383,7 @@ pub(crate) fn list(limits: Result<Vec<Limit>, LimitError>) -> Result<Vec<Limit>,
 /// Checks a setting.
 ///
 /// # Errors
-/// When it is out of bounds.
+/// If it is out of bounds.
 pub fn within(name: &'static str, value: usize, least: usize, most: usize) -> Result<usize, BuildError> {
     if (least..=most).contains(&value) {
         Ok(value)

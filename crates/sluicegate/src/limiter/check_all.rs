@@ -142,7 +142,7 @@ pub(super) fn queue_denials(calls: &[Call<'_>], now: Time) -> Vec<Option<Decisio
     behind.collect()
 }
 
-/// The denial of the line that takes longest.
+/// The denial with the longest wait.
 pub(super) fn longest(behind: &[Option<Decision>]) -> Option<Decision> {
     let denials = behind.iter().copied().flatten();
     denials.reduce(|longest, next| if next.retry_after() > longest.retry_after() { next } else { longest })

@@ -1,56 +1,57 @@
 //! What a limiter has done, for metrics.
 //!
-//! Counting costs a decision next to nothing: the counts lie beside the lock of the key's place, on
-//! a cache line that the decision has just written to. Adding them up is the reader's work.
+//! Counting costs a decision next to nothing: the counts lie beside the lock of the key's shard, on
+//! a cache line that the decision has just written. The reader adds them up.
 
 use crate::event::Event;
 use crate::store::{PoolStats, SlotKind, Store, StoreCounts};
 use sluicegate_core::Decision;
 
-/// What a limiter has decided since it was made, and what it holds.
+/// What a limiter has decided since it was created, and what it holds.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct StoreStats {
-    /// Calls that were allowed: checks, takes and reservations. Calls made together count for each
-    /// limiter.
+    /// Calls that were allowed: checks, takes and reservations. A [`check_all`](crate::check_all)
+    /// counts for each of its limiters.
     pub allowed: u64,
-    /// Calls that were denied; made together, by whichever limiter.
+    /// Calls that were denied. A denied `check_all` counts for each of its limiters, whichever
+    /// of them denied it.
     pub denied: u64,
-    /// Keys that had to make room before they had recovered. If this grows, raise `max_keys`.
+    /// Keys that were evicted: dropped before they had recovered. If this grows, raise `max_keys`.
     pub evicted: u64,
-    /// Denials because there was no room for another key. They are among the denied.
+    /// Denials because there was no room for another key. They count as denied, too.
     pub no_room: u64,
-    /// Keys held now, those that have recovered and not yet made room included.
+    /// Keys held now, including fully recovered ones that have not been dropped yet.
     pub keys: usize,
     /// The most keys it can hold.
     pub max_keys: usize,
-    /// Log entries for which the logs of all keys have memory, 16 bytes each.
+    /// Log entries for which memory is allocated, 16 bytes each.
     pub log_entries: usize,
     /// The most log entries it can hold.
     pub max_log_entries: usize,
-    /// Of the evicted keys, those that made room for log entries. If this grows, raise
-    /// `max_log_entries`.
+    /// Keys that were evicted to make room for log entries. They count as evicted, too. If this
+    /// grows, raise `max_log_entries`.
     pub log_entries_evicted: u64,
-    /// Denials because there was no room for another log entry. They are among the denied.
+    /// Denials because there was no room for another log entry. They count as denied, too.
     pub no_log_room: u64,
     /// Open receipts.
     pub receipts: usize,
     /// The most receipts that can be open.
     pub max_receipts: usize,
-    /// Receipts that made room for others before they had expired. If this grows, raise
+    /// Receipts that were evicted: dropped before they had expired. If this grows, raise
     /// `max_receipts`.
     pub receipts_evicted: u64,
     /// Reservations for which there was no room for a receipt. They are errors, not denials.
     pub no_receipt_room: u64,
-    /// In a [`MemoryStore`](crate::MemoryStore), the different limits in its table of limits.
+    /// Different limits in the table of a [`MemoryStore`](crate::MemoryStore).
     pub limits: usize,
     /// The largest number of different limits that the table can hold.
     pub max_limits: usize,
-    /// Untrusted limits that made room for others although their keys had not recovered.
+    /// Untrusted limits that were evicted with their keys, which had not recovered.
     pub limits_evicted: u64,
     /// Limits for which there was no room.
     pub no_limit_room: u64,
-    /// Callers that wait in line now; in a shared store, those of all its limiters.
+    /// Waiters now; in a [`MemoryStore`](crate::MemoryStore), those of all its limiters.
     pub waiting: usize,
 }
 
@@ -84,8 +85,8 @@ impl StoreStats {
 
 /// Receives every decision that could charge a key: a hook for metrics.
 ///
-/// It is called by the caller's thread after the decision, when no lock is held; what it takes,
-/// each call takes. Never label a metric by key: there may be millions.
+/// It runs on the caller's thread after the decision, while no lock is held, so every call takes as
+/// much longer as it takes. Never label a metric by key: there may be millions.
 ///
 /// ```
 /// use sluicegate::{Decision, Limiter, Observer};
@@ -111,7 +112,7 @@ impl StoreStats {
 /// # Ok::<(), sluicegate::BuildError>(())
 /// ```
 pub trait Observer: Send + Sync {
-    /// A check, take, reservation or call together with others was decided.
+    /// Called after a check, a take, a reservation or a `check_all` was decided.
     fn decided(&self, decision: &Decision);
 
     /// Called for other events, such as an expired lease. The default does nothing.

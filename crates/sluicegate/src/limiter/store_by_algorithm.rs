@@ -1,8 +1,7 @@
 //! The store that fits a limiter's limits.
 //!
-//! One store type per algorithm: what a slot holds and how it is charged is known when it is
-//! compiled, which is worth some nanoseconds a check (docs/benchmarks.md). The macro does the same
-//! with whichever store it is.
+//! There is one store type per algorithm, so the compiler knows what a slot holds and how it is
+//! charged. That saves some nanoseconds per check (docs/benchmarks.md).
 
 use super::error::BuildError;
 use crate::clock::UtcAhead;
@@ -21,7 +20,7 @@ use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::{AnyLimit, CellLimit, Time};
 use std::sync::Arc;
 
-/// One limit of some algorithm, or several limits.
+/// A store for one limit of a given algorithm, or for several limits.
 pub(super) enum StoreByAlgorithm {
     TokenBucket(Store<CellSlot<TokenBucket>>),
     LeakyBucket(Store<CellSlot<LeakyBucket>>),
@@ -33,11 +32,11 @@ pub(super) enum StoreByAlgorithm {
     Smooth(Store<CellSlot<Smooth>>),
     SlidingLog(Store<LogSlot>),
     List(Store<ListSlot>),
-    /// In a store that others use too.
+    /// A [`MemoryStore`](crate::MemoryStore), which other limiters use too.
     Shared(Arc<Store<AnySlot>>),
 }
 
-/// Does the same with the store of any shape.
+/// Evaluates an expression on the store, whatever its type.
 macro_rules! on_store {
     ($stores:expr, $store:ident => $act:expr) => {
         match $stores {
@@ -59,10 +58,10 @@ macro_rules! on_store {
 pub(super) use on_store;
 
 impl StoreByAlgorithm {
-    /// A store for limits that go together.
+    /// Creates the store for limits that go together.
     ///
     /// # Errors
-    /// When there is not so much memory.
+    /// If there is too little memory.
     pub(super) fn new(made: Arc<[AnyLimit]>, size: Size) -> Result<StoreByAlgorithm, NoMemory> {
         Ok(match &*made {
             [AnyLimit::Cell(limit)] => match limit {
@@ -102,7 +101,7 @@ impl StoreByAlgorithm {
             StoreByAlgorithm::Smooth(store) => change(store, made),
             StoreByAlgorithm::SlidingLog(store) => change(store, made),
             StoreByAlgorithm::List(store) => change(store, made),
-            // There a limiter changes its tag.
+            // A limiter in such a store changes its tag instead.
             StoreByAlgorithm::Shared(_) => Err(BuildError::AlgorithmChanged),
         }
     }
@@ -112,7 +111,7 @@ impl StoreByAlgorithm {
     }
 }
 
-/// What the core decides with.
+/// Creates the core's limits from parsed ones.
 pub(crate) fn made(
     limits: &[Limit],
     start: Time,
@@ -125,7 +124,7 @@ fn store<S: SlotKind<Limits = LimitVersion<<S as SlotKind>::Limit>>>(
     made: Arc<[AnyLimit]>,
     size: Size,
 ) -> Result<Store<S>, NoMemory> {
-    // All of them: the caller has looked.
+    // `S::limit` returns every one of them: the caller has matched their algorithms.
     Store::new(LimitVersion::new(made.iter().filter_map(S::limit).collect(), made), size)
 }
 

@@ -95,7 +95,7 @@ impl Common {
         Ok(Common { is_combined: format == Format::Combined, keys, cost, moments: Moments::default() })
     }
 
-    /// Whether this is a line of such a log.
+    /// Returns `true` if this is a line of such a log.
     pub(super) fn recognises(format: Format, line: &[u8]) -> bool {
         let parts = parts(line, format == Format::Combined);
         parts.is_ok_and(|parts| Moments::default().read(parts.time).is_ok())

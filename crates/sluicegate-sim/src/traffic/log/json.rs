@@ -86,7 +86,7 @@ impl Json {
         Json { names, keys, time, cost, moments: Moments::default() }
     }
 
-    /// Whether this is a line of such a log.
+    /// Returns `true` if this is a line of such a log.
     pub(super) fn recognises(line: &[u8]) -> bool {
         line.trim_ascii_start().first() == Some(&b'{') && object(line, &Names::new(), &mut []).is_ok()
     }

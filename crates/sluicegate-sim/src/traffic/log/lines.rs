@@ -80,8 +80,8 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// Whether there is nothing to see. A line that is too long never is, as otherwise it would matter
-/// how much of it came in at once.
+/// Returns `true` if a line is blank. A line that is too long never is: otherwise the result would
+/// depend on how much of it was read at once.
 fn is_blank(text: &[u8]) -> bool {
     text.len() <= LINE_LEN_MAX && text.trim_ascii_start().is_empty()
 }
