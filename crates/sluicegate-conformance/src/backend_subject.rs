@@ -1,11 +1,11 @@
 //! A backend as a subject: a limiter in memory or in a shared store.
 
 use crate::subject::{Fields, Subject};
-use crate::verbs::KeySubject;
+use crate::verbs::{KeySubject, Reserved};
 use sluicegate::MemoryStore;
 use sluicegate::backend::{Backend, BackendError, Pending};
 use sluicegate::clock::ManualClock;
-use sluicegate::{Limit, Limiter, Receipt, VerbError};
+use sluicegate::{Limit, Limiter, Receipt, ReserveOptions, VerbError};
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time, Usage};
 use std::fmt;
@@ -34,6 +34,11 @@ pub trait Wait {
     fn latest() -> Time {
         Time::MAX
     }
+
+    /// Returns `true` if the backend extends, and reserves with a TTL or at least some cost.
+    fn has_budgets() -> bool {
+        true
+    }
 }
 
 /// Takes answers that are ready immediately: those of memory.
@@ -43,6 +48,10 @@ pub struct Ready;
 impl Wait for Ready {
     fn wait<T>(&self, pending: Pending<T>) -> T {
         pending.ready().unwrap_or_else(|| panic!("memory answers immediately"))
+    }
+
+    fn has_budgets() -> bool {
+        false
     }
 }
 
@@ -149,10 +158,22 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
         &mut self,
         now: Time,
         cost: u64,
-        max_wait: Span,
-    ) -> Result<(Decision, Option<Receipt>), Unsupported> {
-        let reserved = self.supported(self.backend.reserve(&KEY, cost, &max_wait.into(), Some(now)));
-        reserved.map(|reserved| (reserved.answer.decision(), reserved.receipt))
+        options: &ReserveOptions,
+    ) -> Result<Reserved<Receipt>, Unsupported> {
+        let reserved = self.supported(self.backend.reserve(&KEY, cost, options, Some(now)));
+        reserved.map(|reserved| Reserved {
+            decision: reserved.answer.decision(),
+            receipt: reserved.receipt,
+            granted: reserved.granted,
+        })
+    }
+
+    fn extend(&mut self, now: Time, receipt: Receipt, cost: u64, ttl: Option<Span>) -> Option<Decision> {
+        let ttl = ttl.map(Into::into);
+        match self.wait.wait(self.backend.extend(&receipt, &[cost], ttl, Some(now))) {
+            Err(BackendError::Verb(VerbError::NotOpen)) => None,
+            extended => Some(extended.unwrap_or_else(|error| panic!("{error}")).decision()),
+        }
     }
 
     fn check_within(&mut self, now: Time, cost: u64, max_wait: Span) -> Result<Decision, Unsupported> {
@@ -188,5 +209,9 @@ impl<W: Wait> KeySubject for BackendSubject<W> {
 
     fn latest() -> Time {
         W::latest()
+    }
+
+    fn has_budgets() -> bool {
+        W::has_budgets()
     }
 }

@@ -1,8 +1,8 @@
 //! The core as a subject: a map of key states, and nothing else.
 
 use crate::subject::{Fields, Subject};
-use crate::verbs::KeySubject;
-use sluicegate::Limit;
+use crate::verbs::{KeySubject, Reserved};
+use sluicegate::{Limit, ReserveOptions};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::receipts::Receipt;
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
@@ -110,10 +110,19 @@ impl KeySubject for CoreKey {
         &mut self,
         now: Time,
         cost: u64,
-        max_wait: Span,
-    ) -> Result<(Decision, Option<Receipt>), Unsupported> {
+        options: &ReserveOptions,
+    ) -> Result<Reserved<Receipt>, Unsupported> {
         self.convert_for(Verb::Reserve, now)?;
-        self.account.reserve(&self.limits, now, cost, max_wait)
+        let (decision, receipt) = self.account.reserve(&self.limits, now, cost, options.max_wait)?;
+        Ok(Reserved { decision, receipt, granted: if decision.allowed() { cost } else { 0 } })
+    }
+
+    fn extend(&mut self, _: Time, _: Receipt, _: u64, _: Option<Span>) -> Option<Decision> {
+        unreachable!("the suite asks `has_budgets` first")
+    }
+
+    fn has_budgets() -> bool {
+        false
     }
 
     fn check_within(&mut self, now: Time, cost: u64, max_wait: Span) -> Result<Decision, Unsupported> {

@@ -78,6 +78,11 @@ fn period(rng: &mut Rng) -> String {
 /// Returns a limit with small parameters, under which calls a few microseconds apart interact
 /// often.
 pub fn small_limit(rng: &mut Rng, algorithm: &str) -> Limit {
+    small_limit_in(rng, algorithm, "us")
+}
+
+/// Returns a limit with small parameters in a unit of time.
+pub fn small_limit_in(rng: &mut Rng, algorithm: &str, unit: &str) -> Limit {
     loop {
         let (count, period) = (rng.u64(1..=9), rng.u64(1..=9));
         let options = match algorithm {
@@ -86,11 +91,11 @@ pub fn small_limit(rng: &mut Rng, algorithm: &str) -> Limit {
             "pacer" => format!(" queue={}", rng.u64(0..=20)),
             "fixed-window" if rng.bool() => " start=first".to_owned(),
             "smooth" if rng.bool() => format!(" burst={}", rng.u64(1..=20)),
-            "smooth" if rng.bool() => format!(" warmup={}us cold={}", rng.u64(1..=40), rng.u64(1..=9)),
+            "smooth" if rng.bool() => format!(" warmup={}{unit} cold={}", rng.u64(1..=40), rng.u64(1..=9)),
             _ => String::new(),
         };
         let measure = if algorithm == "min-interval" { String::new() } else { format!("{count}/") };
-        if let Ok(limit) = format!("{algorithm} {measure}{period}us{options}").parse() {
+        if let Ok(limit) = format!("{algorithm} {measure}{period}{unit}{options}").parse() {
             return limit;
         }
     }

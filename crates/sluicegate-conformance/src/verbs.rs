@@ -6,12 +6,12 @@ use crate::oracle;
 use crate::random;
 use crate::subject::Fields;
 use fastrand::Rng;
-use sluicegate::Limit;
 use sluicegate::limit::Spec;
+use sluicegate::{Limit, ReserveOptions, TTL_MAX, TTL_MIN, Then, Ttl};
 use sluicegate_core::algorithm::Verb;
 use sluicegate_core::verbs::Unsupported;
 use sluicegate_core::{Decision, Span, Time, Usage, Window};
-use sluicegate_model::{Model, ReceiptId};
+use sluicegate_model::{Model, ReceiptId, Terms};
 use std::fmt::{Display, Write as _};
 use std::ops::RangeInclusive;
 
@@ -42,15 +42,18 @@ pub trait KeySubject {
         &mut self,
         now: Time,
         cost: u64,
-        max_wait: Span,
-    ) -> Result<(Decision, Option<Self::Receipt>), Unsupported>;
+        options: &ReserveOptions,
+    ) -> Result<Reserved<Self::Receipt>, Unsupported>;
     /// Charges now, to act later, without a receipt.
     ///
     /// # Errors
     /// If the limits do not support it.
     fn check_within(&mut self, now: Time, cost: u64, max_wait: Span) -> Result<Decision, Unsupported> {
-        self.reserve(now, cost, max_wait).map(|(decision, _)| decision)
+        self.reserve(now, cost, &max_wait.into()).map(|reserved| reserved.decision)
     }
+    /// Charges more to a reservation. Returns `None` if its receipt is not open.
+    fn extend(&mut self, now: Time, receipt: Self::Receipt, cost: u64, ttl: Option<Span>)
+    -> Option<Decision>;
     /// Returns a reservation.
     fn cancel(&mut self, now: Time, receipt: Self::Receipt) -> bool;
     /// Corrects a reservation to what was used.
@@ -69,12 +72,28 @@ pub trait KeySubject {
     fn latest() -> Time {
         Time::MAX
     }
+
+    /// Returns `true` if it extends, and reserves with a TTL or at least some cost.
+    fn has_budgets() -> bool {
+        true
+    }
+}
+
+/// The answer to a reservation.
+#[derive(Clone, Debug)]
+pub struct Reserved<R> {
+    /// The decision.
+    pub decision: Decision,
+    /// The receipt, if it was charged.
+    pub receipt: Option<R>,
+    /// The cost that was granted.
+    pub granted: u64,
 }
 
 /// Runs random verbs in any order on one key (check, peek, take, refund, reserve, check within a
-/// wait, cancel, settle, next window, usage and reset), each compared with the model. `make`
-/// creates a fresh key under limits that are created at a time; `steps_back` allows the clock to
-/// step back.
+/// wait, extend, cancel, settle, next window, usage and reset), each compared with the model.
+/// `make` creates a fresh key under limits that are created at a time; `steps_back` allows the
+/// clock to step back.
 ///
 /// # Errors
 /// At the first decision that differs from the model's.
@@ -89,7 +108,7 @@ pub fn random_verbs<K: KeySubject>(
     let until = report.checks + operations;
     while report.checks < until {
         let limits = match Limit::CHECKS.get(rng.usize(..=Limit::CHECKS.len())) {
-            Some(algorithm) if rng.bool() => vec![random::small_limit(&mut rng, algorithm)],
+            Some(algorithm) if rng.bool() => vec![small_limit::<K>(&mut rng, algorithm)],
             Some(algorithm) => vec![random::limit(&mut rng, algorithm)],
             None => random::list(&mut rng),
         };
@@ -116,7 +135,7 @@ pub fn random_changes<K: KeySubject>(
     let until = report.checks + operations;
     while report.checks < until {
         let limits = match Limit::CHECKS.get(rng.usize(..Limit::CHECKS.len() + 4)) {
-            Some(algorithm) if rng.u8(..4) > 0 => vec![random::small_limit(&mut rng, algorithm)],
+            Some(algorithm) if rng.u8(..4) > 0 => vec![small_limit::<K>(&mut rng, algorithm)],
             Some(algorithm) => vec![random::limit(&mut rng, algorithm)],
             None if rng.bool() => random::list(&mut rng),
             None => random::small_list(&mut rng),
@@ -154,6 +173,7 @@ fn run<K: KeySubject>(
         key: make(limits, start),
         model: Model::new(oracle::rules(limits, start, &times)),
         receipts: Vec::new(),
+        keeps_only: changes == Some(Changes::InSharedStore),
     };
     let mut history = String::new();
     for now in moments {
@@ -188,6 +208,8 @@ struct Pair<K: KeySubject> {
     key: K,
     model: Model,
     receipts: Vec<(K::Receipt, ReceiptId)>,
+    /// Whether no receipt cancels its charge when it expires.
+    keeps_only: bool,
 }
 
 /// A call and its results in both.
@@ -226,7 +248,7 @@ impl<K: KeySubject> Pair<K> {
     /// Makes a random call; `None` if the limits do not support it.
     fn call(&mut self, rng: &mut Rng, now: Time, report: &mut Report) -> Option<Comparison> {
         let (micros, cost) = (now.as_micros(), random::cost(rng, &self.limits));
-        match rng.u8(..18) {
+        match rng.u8(..if K::has_budgets() { 20 } else { 18 }) {
             0..4 => {
                 let expected = self.model.check(micros, cost);
                 let actual = self.key.check(now, cost);
@@ -258,8 +280,8 @@ impl<K: KeySubject> Pair<K> {
                 ))
             }
             8..11 => {
-                let max_wait = max_wait(rng, &self.limits);
-                self.reserve(now, cost, max_wait)
+                let options = self.options(rng, cost);
+                self.reserve(now, cost, &options)
             }
             11 => {
                 let max_wait = max_wait(rng, &self.limits);
@@ -280,6 +302,10 @@ impl<K: KeySubject> Pair<K> {
                 Some(Comparison::new("reset".to_owned(), "", ""))
             }
             17 => Some(self.usage(now)),
+            18.. if !self.receipts.is_empty() => {
+                let index = rng.usize(..self.receipts.len());
+                Some(self.extend(rng, now, index, cost))
+            }
             _ => {
                 let expected = self.model.next_window(micros).min(Time::MAX.as_micros());
                 let actual = self.key.next_window(now).as_micros();
@@ -289,32 +315,57 @@ impl<K: KeySubject> Pair<K> {
     }
 
     fn usage(&mut self, now: Time) -> Comparison {
-        let expected = self.limits.iter().zip(self.model.usage(now.as_micros())).map(|(limit, usage)| {
-            // Calls before the newest that add up to the limit are not kept.
-            let counts_denied = matches!(limit.spec(), Spec::SlidingLog { count_all: true, .. });
-            let moment = |micros: u64| Time::saturating_from_micros(micros);
-            usage_text(Usage {
-                limit: usage.limit,
-                used: if counts_denied { usage.used.min(usage.limit) } else { usage.used },
-                remaining: usage.remaining,
-                reset_after: Span::from_micros(usage.reset_after),
-                window: usage
-                    .window
-                    .map(|window| Window { start: moment(window.start), end: moment(window.end) }),
-            })
-        });
-        let actual = self.key.usage(now).into_iter().map(usage_text);
-        let joined = |texts: &mut dyn Iterator<Item = String>| texts.collect::<Vec<_>>().join("; ");
-        let (expected, actual) = (joined(&mut { expected }), joined(&mut { actual }));
-        Comparison::new("usage".to_owned(), expected, actual)
+        let expected = model_usage(&self.limits, self.model.usage(now.as_micros()));
+        Comparison::new("usage".to_owned(), expected, usage_text(self.key.usage(now)))
     }
 
-    fn reserve(&mut self, now: Time, cost: u64, max_wait: u64) -> Option<Comparison> {
-        let reserved = self.key.reserve(now, cost, Span::from_micros(max_wait));
-        let (actual, receipt) = reserved.map_err(|error| self.assert_unsupported(error)).ok()?;
-        let (expected, model_receipt) = self.model.reserve(now.as_micros(), cost, max_wait);
-        self.receipts.extend(receipt.zip(model_receipt));
-        Some(Comparison::new(format!("reserve {cost} within {max_wait}"), text(expected), text(actual)))
+    /// Returns random options that fit together.
+    fn options(&self, rng: &mut Rng, cost: u64) -> ReserveOptions {
+        let mut options = ReserveOptions::default();
+        if K::has_budgets() && cost > 0 && rng.u8(..4) == 0 {
+            options = options.at_least(at_least(rng, cost));
+        } else {
+            options = options.max_wait(Span::from_micros(max_wait(rng, &self.limits)));
+        }
+        if K::has_budgets() && rng.bool() {
+            let length = ttl(rng, &self.limits);
+            // If a shared store voids a receipt that the model keeps, only the latter is returned.
+            let keeps = rng.u8(..3) == 0 || self.keeps_only;
+            options = options.ttl(if keeps { Ttl::keep(length) } else { Ttl::cancel(length) });
+        }
+        options
+    }
+
+    fn reserve(&mut self, now: Time, cost: u64, options: &ReserveOptions) -> Option<Comparison> {
+        let reserved = self.key.reserve(now, cost, options);
+        let reserved = reserved.map_err(|error| self.assert_unsupported(error)).ok()?;
+        let (micros, ttl) = (now.as_micros(), options.ttl.map(model_ttl));
+        let (expected, model_receipt, granted) = if let Some(at_least) = options.at_least {
+            self.model.reserve_at_least(micros, cost, at_least, ttl)
+        } else {
+            let terms = Terms { max_wait: options.max_wait.as_micros(), ttl };
+            let (expected, receipt) = self.model.reserve_with(micros, cost, terms);
+            (expected, receipt, if expected.allowed { cost } else { 0 })
+        };
+        self.receipts.extend(reserved.receipt.zip(model_receipt));
+        Some(Comparison::new(
+            format!("reserve {cost}, {options:?}"),
+            format!("{} granted {granted}", text(expected)),
+            format!("{} granted {}", text(reserved.decision), reserved.granted),
+        ))
+    }
+
+    fn extend(&mut self, rng: &mut Rng, now: Time, index: usize, cost: u64) -> Comparison {
+        let ttl = rng.bool().then(|| ttl(rng, &self.limits));
+        let (receipt, model_receipt) = &self.receipts[index];
+        let micros = ttl.map(Span::as_micros);
+        let expected = self.model.extend(now.as_micros(), *model_receipt, cost, micros).ok();
+        let actual = self.key.extend(now, receipt.clone(), cost, ttl);
+        Comparison::new(
+            format!("extend {index} by {cost}, {ttl:?}"),
+            expected.map_or("not open".to_owned(), text),
+            actual.map_or("not open".to_owned(), text),
+        )
     }
 
     /// Settles a receipt, or cancels it.
@@ -333,8 +384,13 @@ impl<K: KeySubject> Pair<K> {
     }
 
     /// Only `count=all` and `smooth` may reject take and reserve, and only `count=all` a maximum
-    /// wait.
+    /// wait. A pacer may also reject to reserve at least some cost.
     fn assert_unsupported(&self, error: Unsupported) {
+        if error.verb == Verb::ReserveAtLeast {
+            let rejects = |limit: &Limit| limit.algorithm() == "pacer" || !limit.fits_in_a_list();
+            assert!(self.limits.iter().any(rejects), "{}: {error}", limits_text(&self.limits));
+            return;
+        }
         let is_alone = self.limits.iter().any(|limit| !limit.fits_in_a_list());
         let is_smooth = self.limits.iter().any(|limit| limit.algorithm() == "smooth");
         let waits = error.verb == Verb::CheckWithin;
@@ -347,13 +403,38 @@ fn max_wait(rng: &mut Rng, limits: &[Limit]) -> u64 {
     if rng.bool() { random::step(rng, limits) } else { rng.u64(..) >> rng.u32(..64) }
 }
 
+/// Returns a limit with small parameters, under which calls a few microseconds apart interact
+/// often; and as no TTL is shorter than a millisecond, calls a few milliseconds apart.
+fn small_limit<K: KeySubject>(rng: &mut Rng, algorithm: &str) -> Limit {
+    let unit = if K::has_budgets() && rng.bool() { "ms" } else { "us" };
+    random::small_limit_in(rng, algorithm, unit)
+}
+
+/// Returns a random time to live.
+pub(crate) fn ttl(rng: &mut Rng, limits: &[Limit]) -> Span {
+    Span::from_micros(random::step(rng, limits)).clamp(TTL_MIN, TTL_MAX)
+}
+
+/// Returns the least of a cost that is worth granting.
+pub(crate) fn at_least(rng: &mut Rng, cost: u64) -> u64 {
+    if rng.bool() { rng.u64(1..=cost) } else { 1 }
+}
+
+pub(crate) fn model_ttl(ttl: Ttl) -> sluicegate_model::Ttl {
+    let then = match ttl.then {
+        Then::Keep => sluicegate_model::Then::Keep,
+        Then::Cancel => sluicegate_model::Then::Cancel,
+    };
+    sluicegate_model::Ttl { length: ttl.length.as_micros(), then }
+}
+
 /// Prints every field of a decision, and which limit denied the call.
-fn text(answer: impl Into<FieldsAndDenier>) -> String {
+pub(crate) fn text(answer: impl Into<FieldsAndDenier>) -> String {
     let FieldsAndDenier(answer, denied_by) = answer.into();
     format!("{answer} by {denied_by:?}")
 }
 
-struct FieldsAndDenier(Fields, Option<u64>);
+pub(crate) struct FieldsAndDenier(Fields, Option<u64>);
 
 impl From<Decision> for FieldsAndDenier {
     fn from(decision: Decision) -> FieldsAndDenier {
@@ -367,9 +448,31 @@ impl From<sluicegate_model::Decision> for FieldsAndDenier {
     }
 }
 
-/// Prints every field of a usage.
-fn usage_text(usage: Usage) -> String {
-    let Usage { limit, used, remaining, reset_after, window } = usage;
-    let window = window.map(|window| (window.start.as_micros(), window.end.as_micros()));
-    format!("{used} of {limit}, {remaining} left, resets in {}, {window:?}", reset_after.as_micros())
+/// Prints every field of usages.
+pub(crate) fn usage_text(usages: Vec<Usage>) -> String {
+    let text = |usage: Usage| {
+        let Usage { limit, used, remaining, reset_after, window } = usage;
+        let window = window.map(|window| (window.start.as_micros(), window.end.as_micros()));
+        format!("{used} of {limit}, {remaining} left, resets in {}, {window:?}", reset_after.as_micros())
+    };
+    usages.into_iter().map(text).collect::<Vec<_>>().join("; ")
+}
+
+/// Prints every field of the model's usages.
+pub(crate) fn model_usage(limits: &[Limit], usages: Vec<sluicegate_model::Usage>) -> String {
+    let moment = |micros: u64| Time::saturating_from_micros(micros);
+    let usage = |(limit, usage): (&Limit, sluicegate_model::Usage)| {
+        // Calls before the newest that add up to the limit are not kept.
+        let counts_denied = matches!(limit.spec(), Spec::SlidingLog { count_all: true, .. });
+        Usage {
+            limit: usage.limit,
+            used: if counts_denied { usage.used.min(usage.limit) } else { usage.used },
+            remaining: usage.remaining,
+            reset_after: Span::from_micros(usage.reset_after),
+            window: usage
+                .window
+                .map(|window| Window { start: moment(window.start), end: moment(window.end) }),
+        }
+    };
+    usage_text(limits.iter().zip(usages).map(usage).collect())
 }

@@ -311,6 +311,8 @@ pub enum Verb {
     Take,
     /// Charge now, act after a delay, cancel or settle later.
     Reserve,
+    /// Reserve as much as remains, but at least some cost.
+    ReserveAtLeast,
     /// Charge now, act after a delay, without a receipt.
     CheckWithin,
 }

@@ -364,7 +364,7 @@ impl<B: Bucket> Algorithm for B {
     }
 
     fn supports(&self, verb: Verb) -> bool {
-        !(Self::PACED && verb == Verb::Refund)
+        !(Self::PACED && matches!(verb, Verb::Refund | Verb::ReserveAtLeast))
     }
 
     #[inline(always)]

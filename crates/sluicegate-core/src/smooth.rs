@@ -398,7 +398,7 @@ impl Algorithm for Smooth {
         match verb {
             Verb::CheckWithin => true,
             Verb::Refund => self.warm_up.is_none(),
-            Verb::Take | Verb::Reserve => false,
+            Verb::Take | Verb::Reserve | Verb::ReserveAtLeast => false,
         }
     }
 

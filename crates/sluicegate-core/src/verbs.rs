@@ -146,15 +146,20 @@ impl fmt::Display for Unsupported {
             (Verb::Take, Waiting::NextCallerPays) => {
                 "smooth does not support take, since any cost is allowed once its time has come; use check"
             }
-            (Verb::Reserve, Waiting::NextCallerPays) => {
+            (Verb::Reserve | Verb::ReserveAtLeast, Waiting::NextCallerPays) => {
                 "smooth does not support reserve, since its charges cannot be cancelled; use check with a \
                  maximum wait, which returns the delay"
             }
             (Verb::Refund, _) => {
                 "pacer does not support refund, since its time slots are in order; reserve, and cancel the receipt"
             }
+            (Verb::ReserveAtLeast, Waiting::Queue) => {
+                "pacer does not support at_least, since its calls wait for their time slots; reserve the whole cost"
+            }
             (Verb::Take, _) => "count=all does not support take, since denied calls count too; use check",
-            (Verb::Reserve, _) => "count=all does not support reserve, since denied calls count too; use check",
+            (Verb::Reserve | Verb::ReserveAtLeast, _) => {
+                "count=all does not support reserve, since denied calls count too; use check"
+            }
             (Verb::CheckWithin, _) => {
                 "count=all does not support a maximum wait, since denied calls count too; use check without one"
             }
