@@ -32,9 +32,9 @@ use crate::wait::{Host, Queues};
 use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tags::{TagKey, Tags};
+use tags::{TagKey, Tags, Taken};
 
 /// A store for the keys of several limiters, with one bound for all of them.
 ///
@@ -73,6 +73,9 @@ struct Inner {
     seal: Arc<Seal>,
     clock: AnyClock,
     tags: Mutex<Tags>,
+    /// Held while a thread waits for `tags`, so that one that locks them again and again lets
+    /// others in between.
+    turn: Mutex<()>,
     scopes: Mutex<Scopes>,
     queues: Arc<Queues>,
 }
@@ -133,7 +136,7 @@ impl MemoryStore {
 
     /// The state of the pool of limits.
     pub(crate) fn limit_stats(&self) -> PoolStats {
-        self.inner.tags.lock().unwrap_or_else(PoisonError::into_inner).stats()
+        self.tags().stats()
     }
 
     /// Prefetches the state of a key of any of its limiters: see
@@ -262,21 +265,31 @@ impl MemoryStore {
         start: Time,
         attached: &Attached,
     ) -> Result<Arc<Tag>, BuildError> {
-        let Inner { store, tags, clock, .. } = &*self.inner;
+        let Inner { store, clock, .. } = &*self.inner;
         let start = if limits.iter().any(Limit::counts_from_start) { start } else { Time::EPOCH };
-        let mut tags = tags.lock().unwrap_or_else(PoisonError::into_inner);
-        let preserve = kind.preserve;
+        let LimiterKind { preserve, untrusted } = kind;
         let share = attached.share();
-        let untrusted = kind.untrusted;
         let tag_key = TagKey { limits: limits.to_vec(), preserve, start, share: share.id, untrusted };
-        if let Some(tag) = tags.get(&tag_key) {
-            return Ok(tag);
+        loop {
+            let mut tags = self.tags();
+            if let Some(tag) = tags.get(&tag_key) {
+                return Ok(tag);
+            }
+            let limits = made(limits, start, &clock.utc_ahead())?;
+            if let Taken::Tag(tag) = tags.take(untrusted, store, clock.now())? {
+                let entry = TaggedLimits { limits, preserve, share: Arc::clone(share) };
+                // The tag is free, and so is its entry.
+                store.insert_limits(tag, entry, tags.next_table());
+                return Ok(tags.assign(tag_key, tag));
+            }
         }
-        let limits = made(limits, start, &clock.utc_ahead())?;
-        let tag = tags.take(untrusted, store, clock.now())?;
-        // The tag is free, and so is its entry.
-        store.insert_limits(tag, TaggedLimits { limits, preserve, share: Arc::clone(share) });
-        Ok(tags.assign(tag_key, tag))
+    }
+
+    /// Locks the tags. Threads get them in turn.
+    fn tags(&self) -> MutexGuard<'_, Tags> {
+        let Inner { tags, turn, .. } = &*self.inner;
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        tags.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -360,6 +373,7 @@ impl MemoryStoreBuilder {
             seal: Arc::default(),
             clock: self.clock,
             tags: Mutex::default(),
+            turn: Mutex::default(),
             scopes: Mutex::new(Scopes::new(&size)),
         };
         Ok(MemoryStore { inner: Arc::new_cyclic(inner) })

@@ -73,7 +73,7 @@ mod table;
 pub(crate) use any_slot::AnySlot;
 pub(crate) use check_all::{AnyStore, StoreCall, check_all, check_all_each};
 pub use evict::OnFull;
-pub(crate) use limit_table::{LIMITS_MAX, LimitTable, Preserve, TagDebt, TaggedLimits};
+pub(crate) use limit_table::{Fate, LIMITS_MAX, LimitTable, Preserve, TagDebt, TaggedLimits};
 pub(crate) use limit_versions::LimitVersion;
 pub(crate) use queue_store::{HeadCharge, NotAdmitted, QueueStore};
 pub(crate) use reserve::NotReserved;

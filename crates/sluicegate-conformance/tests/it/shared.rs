@@ -3,7 +3,7 @@
 
 use fastrand::Rng;
 use sluicegate::MemoryStore;
-use sluicegate::clock::ManualClock;
+use sluicegate::clock::{Clock as _, ManualClock};
 use sluicegate::{Limit, Limiter};
 use sluicegate_conformance::{
     BackendSubject, Changes, Fields, Report, Subject, random, random_changes, random_verbs, suite,
@@ -70,6 +70,35 @@ fn every_verb_agrees_with_the_model_while_other_limiters_take_over_the_scope() {
         panic!("{mismatch}");
     }
     assert!(report.changed > 2_000 && report.returned > 100 && report.indebted > 10, "{report:?}");
+}
+
+/// With so few tags that limits are retired again and again, while keys and receipts need them.
+#[test]
+fn every_verb_agrees_with_the_model_while_old_limits_are_retired() {
+    const LIMITS_MAX: u64 = 64_512;
+    let mut report = Report::default();
+    let in_store = |limits: &[Limit], start: Time| {
+        let clock = ManualClock::at(start);
+        let store = MemoryStore::builder().clock(clock.clone()).max_keys(64).build().unwrap();
+        let limiter = {
+            let store = store.clone();
+            move |scope: u64, limits: &[Limit]| {
+                Limiter::builder(limits).in_store(&store, scope).start(start).build()
+            }
+        };
+        let taken = |n: u64| limiter(1, &[format!("fixed-window {}/day", n + 1).parse().unwrap()]).unwrap();
+        let taken: Vec<Limiter> = (0..LIMITS_MAX - 3).map(taken).collect();
+        BackendSubject::shared_memory(limits, &store, 7).changed_by(move |limits, _| {
+            assert_eq!(taken.len() as u64, LIMITS_MAX - 3);
+            // Another pass is due. No key has recovered at an earlier time.
+            clock.set(Time::saturating_from_micros(clock.now().as_micros().saturating_sub(2_000_000)));
+            Some(Box::new(limiter(7, limits).ok()?))
+        })
+    };
+    if let Err(mismatch) = random_changes(15, 2_000, false, Changes::All, in_store, &mut report) {
+        panic!("{mismatch}");
+    }
+    assert!(report.changed > 100 && report.returned > 5, "{report:?}");
 }
 
 /// Many limits, and many more keys than fit. A key in the store decides as if no key had ever been

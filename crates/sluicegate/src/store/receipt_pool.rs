@@ -154,12 +154,13 @@ impl<S: SlotKind> Locked<'_, S> {
 
     /// Takes back receipts of a key whose scope exceeds its share. Their charges stay.
     fn take_back(&mut self, lent: &Lent, demand: &Demand, store: &Store<S>) {
-        let borrower = self.guarded.limits_by_tag.share(lent.key.tag());
+        let Some(mut taken) = self.take_all(lent.key) else { return };
+        let borrower = self.guarded.limits_by_tag.share(taken.tag);
         if !demand.may_evict(borrower) {
+            self.put_all(lent.key, taken);
             return;
         }
         let most = borrower.map_or(TAKEN_BACK_MAX, |share| share.excess(Pool::Receipts).min(TAKEN_BACK_MAX));
-        let Some(mut taken) = self.take_all(lent.key) else { return };
         let before = taken.receipts.len();
         let limits = self.guarded.limits_by_tag.limits_of(taken.tag);
         taken.receipts.discard_oldest(limits, most);

@@ -54,6 +54,13 @@ impl ReceiptTable {
         self.keys.values().map(|entry| entry.tag)
     }
 
+    /// Renames the tags for which there is another name.
+    pub(super) fn change_tags(&mut self, mut renamed: impl FnMut(u16) -> Option<u16>) {
+        for entry in self.keys.values_mut() {
+            entry.tag = renamed(entry.tag).unwrap_or(entry.tag);
+        }
+    }
+
     /// The number of keys with open receipts.
     pub(super) fn keys(&self) -> usize {
         self.keys.len()
