@@ -450,12 +450,7 @@ impl From<sluicegate_model::Decision> for FieldsAndDenier {
 
 /// Prints every field of usages.
 pub(crate) fn usage_text(usages: Vec<Usage>) -> String {
-    let text = |usage: Usage| {
-        let Usage { limit, used, remaining, reset_after, window } = usage;
-        let window = window.map(|window| (window.start.as_micros(), window.end.as_micros()));
-        format!("{used} of {limit}, {remaining} left, resets in {}, {window:?}", reset_after.as_micros())
-    };
-    usages.into_iter().map(text).collect::<Vec<_>>().join("; ")
+    usages.into_iter().map(|usage| format!("{usage:?}")).collect::<Vec<_>>().join("; ")
 }
 
 /// Prints every field of the model's usages.
@@ -464,15 +459,12 @@ pub(crate) fn model_usage(limits: &[Limit], usages: Vec<sluicegate_model::Usage>
     let usage = |(limit, usage): (&Limit, sluicegate_model::Usage)| {
         // Calls before the newest that add up to the limit are not kept.
         let counts_denied = matches!(limit.spec(), Spec::SlidingLog { count_all: true, .. });
-        Usage {
-            limit: usage.limit,
-            used: if counts_denied { usage.used.min(usage.limit) } else { usage.used },
-            remaining: usage.remaining,
-            reset_after: Span::from_micros(usage.reset_after),
-            window: usage
-                .window
-                .map(|window| Window { start: moment(window.start), end: moment(window.end) }),
-        }
+        let used = if counts_denied { usage.used.min(usage.limit) } else { usage.used };
+        let reset_after = Span::from_micros(usage.reset_after);
+        let mut expected = Usage::new(usage.limit, used, usage.remaining, reset_after);
+        expected.window =
+            usage.window.map(|window| Window { start: moment(window.start), end: moment(window.end) });
+        expected
     };
     usage_text(limits.iter().zip(usages).map(usage).collect())
 }

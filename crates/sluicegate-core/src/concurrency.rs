@@ -150,7 +150,7 @@ impl Concurrency {
     pub fn usage<W>(&self, leases: &mut Leases<W>, now: Time) -> Usage {
         leases.expire_all(now);
         let Standing { limit, remaining, reset_after } = self.standing(leases, now);
-        Usage { limit, used: leases.sum, remaining, reset_after, window: None }
+        Usage::new(limit, leases.sum, remaining, reset_after)
     }
 
     /// Returns the denial of a call that must not overtake waiters with a total cost of `waiting`,

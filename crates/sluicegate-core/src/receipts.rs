@@ -474,6 +474,7 @@ impl Receipts {
 
 /// A reservation's own time to live, and what happens to its charge then.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct Ttl {
     /// How long the receipt is open, from the time of the call.
     pub length: Span,

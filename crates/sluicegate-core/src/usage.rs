@@ -4,6 +4,7 @@ use crate::time::{Span, Time};
 
 /// What a key has used under one limit. Reading it changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Usage {
     /// The most that an idle key could take at once.
     pub limit: u64,
@@ -20,6 +21,13 @@ pub struct Usage {
     /// The current window of a fixed or sliding window. `None` under other limits, if the first
     /// call has yet to open it, and before its `start`.
     pub window: Option<Window>,
+}
+
+impl Usage {
+    /// Creates the usage under a limit without windows.
+    pub const fn new(limit: u64, used: u64, remaining: u64, reset_after: Span) -> Usage {
+        Usage { limit, used, remaining, reset_after, window: None }
+    }
 }
 
 /// A window of time.

@@ -435,7 +435,7 @@ impl Inner {
         })?;
         let is_stored = answer.allowed() && answer.source() == Source::Store;
         let granted = if answer.allowed() { cost } else { 0 };
-        Ok(Reserved { answer, receipt: is_stored.then(|| receipt.receipt()), granted })
+        Ok(Reserved::new(answer, granted, is_stored.then(|| receipt.receipt())))
     }
 
     pub(crate) async fn check_within(

@@ -187,6 +187,7 @@ pub trait LeaseBackend: fmt::Debug + Send + Sync {
 /// The answer to a reservation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "a denied reservation charges nothing: check `answer.allowed()`"]
+#[non_exhaustive]
 pub struct Reserved {
     /// The answer.
     pub answer: Answer,
@@ -195,6 +196,13 @@ pub struct Reserved {
     /// The cost that was granted, 0 if denied: less than asked only with
     /// [`ReserveOptions::at_least`].
     pub granted: u64,
+}
+
+impl Reserved {
+    /// Creates the answer to a reservation.
+    pub fn new(answer: Answer, granted: u64, receipt: Option<Receipt>) -> Reserved {
+        Reserved { answer, receipt, granted }
+    }
 }
 
 /// A lease of any backend. Dropping it releases it.

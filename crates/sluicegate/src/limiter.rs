@@ -322,8 +322,10 @@ impl Limiter {
             store.read(key, now, |limits, states| usage_list(limits, states, now).collect())
         });
         let ahead = self.inner.clock.utc_ahead().micros();
-        let in_utc =
-            |usage: Usage| Usage { window: usage.window.map(|window| window.shifted(ahead)), ..usage };
+        let in_utc = |mut usage: Usage| {
+            usage.window = usage.window.map(|window| window.shifted(ahead));
+            usage
+        };
         limits.iter().cloned().zip(usages.into_iter().map(in_utc)).collect()
     }
 

@@ -55,7 +55,7 @@ impl LimitUsage {
     /// The usage of a key that is unlimited or blocked.
     fn without_limits(text: &str, decision: Decision) -> LimitUsage {
         let (limit, remaining) = (decision.limit(), decision.remaining());
-        let usage = Usage { limit, used: 0, remaining, reset_after: decision.reset_after(), window: None };
+        let usage = Usage::new(limit, 0, remaining, decision.reset_after());
         LimitUsage { text: text.to_owned(), usage }
     }
 }

@@ -60,7 +60,7 @@ impl<L: Backend + Clone + 'static, R> Admit<R> for Settings<L> {
     fn ask_backend(&self, key: &RequestKey<'_>, cost: u64) -> Pending<Self::Answer> {
         let (limiter, uncharged) = (&self.limiter, move |answer: Answer| {
             let granted = if answer.allowed() { cost } else { 0 };
-            Reserved { answer, receipt: None, granted }
+            Reserved::new(answer, granted, None)
         });
         match (self.mode, &self.after) {
             (Mode::Enforce, None) => self.when_due(limiter.check(key, cost, None), true, uncharged),
@@ -151,12 +151,12 @@ fn pace<L: Backend + 'static>(limiter: L, reserved: Reserved) -> Later<Result<Re
         }
     }
 
-    let Reserved { answer, receipt, granted } = reserved;
+    let Reserved { answer, receipt, granted, .. } = reserved;
     let delay = limiter.delay(answer.delay().into()).into_future();
     let mut waiting = Waiting(limiter, receipt);
     Box::pin(async move {
         delay.await;
-        Ok(Reserved { answer, receipt: waiting.1.take(), granted })
+        Ok(Reserved::new(answer, granted, waiting.1.take()))
     })
 }
 

@@ -95,7 +95,7 @@ impl ParityKey {
             assert_eq!(model_decision(answer.decision()), expected, "cost {cost} at {now:?}");
             let model::Usage { limit, used, remaining, reset_after, .. } = model.usage(rule, now.as_micros());
             let reset_after = Span::from_micros(reset_after);
-            assert_eq!(usage, Usage { limit, used, remaining, reset_after, window: None }, "at {now:?}");
+            assert_eq!(usage, Usage::new(limit, used, remaining, reset_after), "at {now:?}");
         }
     }
 
