@@ -380,7 +380,7 @@ impl Limiter {
 
     /// Sets the weight of this limiter's scope in a [`MemoryStore`]: of the store's keys, each
     /// scope has a share proportional to its weight, which is 1 by default. Has no effect on
-    /// untrusted limiters, which have one share together, or without a shared store.
+    /// untrusted limiters, which have one share together, or outside a `MemoryStore`.
     pub fn set_share(&self, weight: u32) {
         if let Some(scope) = &self.inner.scope {
             scope.attached.set_weight(weight);

@@ -230,7 +230,7 @@ impl Limiter {
         Some(self.peek_fingerprint(self.tag().map_or(key, |tag| key.with_tag(tag)), 0, now))
     }
 
-    /// The tag of its limits, in a shared store.
+    /// The tag of its limits in a [`MemoryStore`](crate::MemoryStore).
     fn tag(&self) -> Option<u16> {
         self.inner.scope.as_ref().map(|scope| scope.tag.load(Ordering::Acquire))
     }

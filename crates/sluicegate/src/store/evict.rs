@@ -47,12 +47,12 @@ use std::sync::atomic::AtomicU64;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// Evicts the key with the least debt among those around the new one; in a shared store, only
+    /// Evicts the key with the least debt among those around the new one; in a `MemoryStore`, only
     /// keys of scopes that exceed their share. Use this if new callers must get in, and watch
     /// `evicted` in [`crate::StoreStats`].
     #[default]
     Evict,
-    /// Denies calls on the new key until there is room; in a shared store, until there is room in
+    /// Denies calls on the new key until there is room; in a `MemoryStore`, until there is room in
     /// its scope's share. Use this if no debt may be lost, or if one call uses the whole limit.
     Deny,
 }
