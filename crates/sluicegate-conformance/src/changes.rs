@@ -82,20 +82,20 @@ fn keeps(old: &Limit, new: &Limit) -> bool {
             old.period() == new.period()
         }
         (Spec::SlidingLog { .. }, Spec::SlidingLog { .. }) => true,
-        _ => old.algorithm() == new.algorithm() && both_small(old, new),
+        _ => old.algorithm() == new.algorithm() && is_fast(old) && is_fast(new),
     }
 }
 
-/// Returns `true` if every number of a conversion between two buckets is below 2^53.
-fn both_small(old: &Limit, new: &Limit) -> bool {
-    let rate = |limit: &Limit| match limit.spec() {
-        Spec::TokenBucket { rate, burst, .. } => Some((*rate, *burst)),
-        Spec::LeakyBucket { rate, capacity } => Some((*rate, *capacity)),
-        Spec::Pacer { rate, queue } => Some((*rate, queue + 1)),
-        Spec::MinInterval { interval } => Some((Rate::new(1, *interval).ok()?, 1)),
-        _ => None,
+/// Returns `true` if no debt of a bucket reaches a century, after which a receipt from before it
+/// may return less than in memory.
+fn is_fast(limit: &Limit) -> bool {
+    let rate = match limit.spec() {
+        Spec::TokenBucket { rate, .. } | Spec::LeakyBucket { rate, .. } | Spec::Pacer { rate, .. } => *rate,
+        Spec::MinInterval { interval } => match Rate::new(1, *interval) {
+            Ok(rate) => rate,
+            Err(_) => return false,
+        },
+        _ => return false,
     };
-    let is_small =
-        |limit| rate(limit).is_some_and(|(rate, burst)| rate.period().as_micros() <= 1_000 && burst <= 1_000);
-    is_small(old) && is_small(new)
+    rate.period().as_micros() / 1_000 <= rate.count()
 }

@@ -23,7 +23,15 @@ local function fixed_window_read(key, a)
     end
   end
   -- A state of other windows counts nothing.
-  return { raw = false, ends = 0, used = 0 }
+  return { raw = false, is_other = raw and true, ends = 0, used = 0 }
+end
+
+-- Drops a state of other windows, so that it stays gone if the limit returns to these.
+local function fixed_window_adopt(key, s)
+  if s.is_other then
+    call('UNLINK', key)
+  end
+  return s
 end
 
 local function fixed_window_is_closed(a)

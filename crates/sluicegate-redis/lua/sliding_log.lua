@@ -7,7 +7,7 @@
 --     a+2   period
 -- Slots     a slot is a time (7 bytes) and the running total of cost at that time (6 bytes). A
 --           string of slots is oldest first. Slot 0 is what came before; its total is where
---           counting starts.
+--           counting starts. Before the time in slot 0 of the index nothing counts.
 -- State     of a short log a string: '1', the version of the format .. packed filled, period ..
 --           slots. The last slot in use is the latest recorded call; it counts nothing if it was
 --           returned. Free slots at the end are all 255. `filled` is the number of slots in use
@@ -186,8 +186,10 @@ local function sliding_log_read(key, a)
   local offset, total = sliding_log_offset(s, s.blocks + 1)
   s.latest, total = sliding_log_slot(s.tail, s.last)
   s.total = total + offset
-  -- The oldest call that counts: its block and its slot.
-  local horizon = math.max(now, s.latest) - ARGV[a + 2]
+  -- The oldest call that counts: its block and its slot. A longer period than before brings back
+  -- none of the calls that have aged out.
+  local horizon = math.max(now, s.latest) - math.min(tonumber(ARGV[a + 2]), s.written_for)
+  horizon = math.max(horizon, sliding_log_slot(s.index, 0) - 1)
   s.oldest = sliding_log_search(s.index, 1, 'time', horizon)
   local slots = sliding_log_block(s, s.oldest)
   s.first = sliding_log_search(slots, 1, 'time', horizon)
@@ -250,6 +252,31 @@ local function sliding_log_put(s, index, tail)
   end
 end
 
+-- Converts a log that was written for another period, and returns it. Calls that have aged out do
+-- not count again under a longer one; a long log keeps them until their blocks are deleted.
+local function sliding_log_adopt(key, s, a)
+  local period, at = tonumber(ARGV[a + 2]), math.max(now, s.latest)
+  if not s.exists or s.written_for == period then
+    return s
+  end
+  local index, tail, is_longer = s.index, s.tail, period > s.written_for
+  if is_longer and s.is_long then
+    local since, total = sliding_log_slot(index, 0)
+    index = sliding_log_pack(math.max(since, at - s.written_for + 1), total) .. sliding_log_cut(index, 1)
+  elseif is_longer then
+    tail = sliding_log_cut(tail, s.first - 1)
+    if s.first > s.last then
+      tail = tail .. tail
+    end
+  end
+  s.written_for = period
+  sliding_log_put(s, index, tail)
+  if is_longer then
+    call('PEXPIRE', key, string.format('%d', (at + 2 * period - now) / 1000 + slack))
+  end
+  return sliding_log_read(key, a)
+end
+
 -- Turns a short log into a long one.
 local function sliding_log_lengthen(key, slots, period)
   local last, index, fields = sliding_log_last(slots), {}, {}
@@ -272,7 +299,11 @@ local function sliding_log_begin_tail(s, at, cost, period)
   local index = s.index .. sliding_log_pack(s.latest, s.total)
   local deleted = math.max(math.min(s.oldest - 1, DELETED_MAX), s.blocks + 1 - BLOCKS_MAX)
   sliding_log_delete(s, 1, deleted)
-  index = sliding_log_cut(index, deleted)
+  if deleted > 0 then
+    local at, total = sliding_log_slot(index, deleted)
+    at = math.max(at, (sliding_log_slot(index, 0)))
+    index = sliding_log_pack(at, total) .. sliding_log_cut(index, deleted + 1)
+  end
   if s.total >= TOTAL_MAX then
     index = sliding_log_lowered(index, sliding_log_total(index, 0))
   end
@@ -309,11 +340,8 @@ local function sliding_log_enter(s, a, cost)
       sliding_log_begin_tail(s, at, cost, period)
     else
       call('HSET', key, 't', sliding_log_cut(s.tail, 0, last) .. entry)
-      if s.written_for ~= period then
-        call('HSET', key, 'i', sliding_log_index(s.index, period))
-      end
     end
-  elseif s.written_for == period and last + 1 < s.slots and total < TOTAL_MAX then
+  elseif last + 1 < s.slots and total < TOTAL_MAX then
     call('SETRANGE', key, string.format('%d', SLOT * (last + 2)), entry)
   else
     local kept = sliding_log_cut(s.tail, s.first - 1, last) .. entry
@@ -328,7 +356,7 @@ local function sliding_log_enter(s, a, cost)
     call('PEXPIRE', key, expiry)
   end
   -- Once per period is enough: an entry matters for one period, and the expiry is two away.
-  if s.written_for ~= period or at % period < at - s.latest then
+  if at % period < at - s.latest then
     call('PEXPIRE', key, expiry)
   end
 end

@@ -23,11 +23,12 @@ local function sliding_window_read(key, a)
       s.at, s.prev, s.cur = struct.unpack('<dI6I6', raw)
       -- A limit with a larger count may have written it.
       local most = sliding_window_most(a)
+      s.is_capped = math.max(s.prev, s.cur) > most
       s.prev, s.cur = math.min(s.prev, most), math.min(s.cur, most)
     elseif string.sub(raw, 21, 22) ~= '1 ' then
       return nil, raw
     else
-      s.raw = false
+      s.raw, s.is_other = false, true
     end
   end
   s.stored_at, s.stored_prev, s.stored_cur = s.at, s.prev, s.cur
@@ -93,4 +94,15 @@ local function sliding_window_write(key, s, a)
   local period = tonumber(ARGV[a + 3])
   local faded = math.max(now, s.at - s.at % period + 2 * period)
   call('SET', key, value, 'PX', string.format('%d', (faded - now) / 1000 + slack))
+end
+
+-- Stores the counts as capped, and drops those of another period, so that a later change of the
+-- limit brings nothing back.
+local function sliding_window_adopt(key, s, a)
+  if s.is_other then
+    call('UNLINK', key)
+  elseif s.is_capped then
+    sliding_window_write(key, { at = s.stored_at, prev = s.stored_prev, cur = s.stored_cur }, a)
+  end
+  return s
 end

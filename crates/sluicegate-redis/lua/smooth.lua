@@ -78,3 +78,11 @@ local function smooth_write(key, s, a)
   local expiry = string.format('%d', (math.max(full, s.unseen_is_full) - now) / 1000 + slack)
   call('SET', key, struct.pack('<dddd', s.next, s.stored, s.max, s.cool_down) .. ARGV[a], 'PX', expiry)
 end
+
+-- Stores a state that was converted from another limit.
+local function smooth_adopt(key, s, a)
+  if s.is_other then
+    smooth_write(key, s, a)
+  end
+  return s
+end

@@ -19,30 +19,33 @@ local algorithms = {
   b = {
     read = gcra_read, convert = gcra_convert, try = gcra_try, write = gcra_write, report = state_report,
     remaining = gcra_remaining, reserve_wait = gcra_reserve_wait, charge = gcra_charge, refund = gcra_refund,
-    record = gcra_record, roll_back = gcra_roll_back, counts_until = gcra_counts_until, cost = 11,
+    record = gcra_record, lower = gcra_lower, roll_back = gcra_roll_back, counts_until = gcra_counts_until,
+    cost = 11,
   },
   f = {
-    read = fixed_window_read, try = fixed_window_try, write = fixed_window_write, report = state_report,
-    remaining = fixed_window_remaining, reserve_wait = fixed_window_reserve_wait, charge = fixed_window_spend,
-    refund = fixed_window_refund, record = fixed_window_record, roll_back = fixed_window_roll_back,
-    counts_until = fixed_window_counts_until, cost = 2,
+    read = fixed_window_read, adopt = fixed_window_adopt, try = fixed_window_try, write = fixed_window_write,
+    report = state_report, remaining = fixed_window_remaining, reserve_wait = fixed_window_reserve_wait,
+    charge = fixed_window_spend, refund = fixed_window_refund, record = fixed_window_record,
+    roll_back = fixed_window_roll_back, counts_until = fixed_window_counts_until, cost = 2,
   },
   s = {
-    read = sliding_window_read, try = sliding_window_try, write = sliding_window_write, report = state_report,
-    remaining = sliding_window_remaining, reserve_wait = sliding_window_reserve_wait, charge = sliding_window_charge,
-    refund = sliding_window_refund, record = sliding_window_record, roll_back = sliding_window_roll_back,
+    read = sliding_window_read, adopt = sliding_window_adopt, try = sliding_window_try,
+    write = sliding_window_write, report = state_report, remaining = sliding_window_remaining,
+    reserve_wait = sliding_window_reserve_wait, charge = sliding_window_charge, refund = sliding_window_refund,
+    record = sliding_window_record, roll_back = sliding_window_roll_back,
     counts_until = sliding_window_counts_until, cost = 2,
   },
   -- A log is written at once, except by a check, and then read again.
   l = {
-    read = sliding_log_read, try = sliding_log_try, write = sliding_log_write, report = log_report,
-    remaining = sliding_log_remaining, reserve_wait = sliding_log_reserve_wait, charge = sliding_log_charge,
-    refund = sliding_log_refund, record = sliding_log_record, roll_back = sliding_log_roll_back,
-    counts_until = sliding_log_counts_until, cost = 1, is_written = true,
+    read = sliding_log_read, adopt = sliding_log_adopt, try = sliding_log_try, write = sliding_log_write,
+    report = log_report, remaining = sliding_log_remaining, reserve_wait = sliding_log_reserve_wait,
+    charge = sliding_log_charge, refund = sliding_log_refund, record = sliding_log_record,
+    roll_back = sliding_log_roll_back, counts_until = sliding_log_counts_until, cost = 1, is_written = true,
   },
   -- `smooth` has no receipts and is never in a list; its checks have a script of their own.
   o = {
-    read = smooth_read, write = smooth_write, report = state_report, refund = smooth_refund, cost = 1,
+    read = smooth_read, adopt = smooth_adopt, write = smooth_write, report = state_report,
+    refund = smooth_refund, cost = 1,
   },
 }
 
@@ -60,13 +63,12 @@ for i = 1, limits do
   local rules = algorithms[ARGV[a - 1]]
   local s, other = rules.read(KEYS[i], a)
   local cost = tonumber(ARGV[a + rules.cost])
-  -- A call that charges nothing changes nothing: it is decided on a converted state that is not
-  -- stored.
+  -- A call of cost 0 changes nothing: it is decided on a converted state that is not stored.
   local stays = cost == 0 and (verb == 'check' or verb == 'within' or verb == 'wait')
   if other and rules.convert then
     s = rules.convert(other, KEYS[i], a, stays)
-  elseif s and s.is_other and not stays then
-    rules.write(KEYS[i], s, a)
+  elseif s and rules.adopt and not stays then
+    s = rules.adopt(KEYS[i], s, a)
   end
   if not s then
     converted_write()
@@ -126,23 +128,15 @@ if verb == 'take' then
   return reply
 end
 
--- Returns the open receipts of the key.
-local function receipts_open()
-  local rates = {}
-  for i = 1, limits do
-    local a = parts[i].a
-    local is_bucket = ARGV[a - 1] == 'b'
-    rates[i] = { count = is_bucket and tonumber(ARGV[a + 1]) or 0, period = tonumber(ARGV[a + 14]) or 0 }
-  end
-  return receipts_read(receipts, written_in, rates)
-end
+-- The open receipts of the key, for the verbs that need them.
+local open
 
 -- Returns the time until which a charge of a receipt counts.
 local function counts_until(receipt)
   local latest = 0
   for i = 1, #receipt do
     local part = parts[i]
-    latest = math.max(latest, part.rules.counts_until(part.s, part.a, receipt[i]))
+    latest = math.max(latest, part.rules.counts_until(part.s, part.a, receipt[i], open.limits[i]))
   end
   return latest
 end
@@ -163,9 +157,11 @@ if verb == 'reserve' or verb == 'wait' or verb == 'within' then
   end
   -- A waiter needs a receipt only while it waits, and none if it need not wait.
   local receipt = { made = verb == 'wait' and now - HOUR or now }
-  local open = (verb == 'reserve' or verb == 'wait' and longest > 0) and receipts_open()
-  if open and not receipts_have_room(open, counts_until) then
-    return { 'full', now }
+  if verb == 'reserve' or verb == 'wait' and longest > 0 then
+    open = receipts_read(receipts, written_in, limits)
+    if not receipts_have_room(open, counts_until) then
+      return { 'full', now }
+    end
   end
   for i = 1, limits do
     local part = parts[i]
@@ -173,40 +169,40 @@ if verb == 'reserve' or verb == 'wait' or verb == 'within' then
       part.rules.charge(part.s, part.a, part.cost)
       write(part)
     end
-    local stack, height, part_of = part.rules.record(part.s, part.a)
-    receipt[i] = { cost = part.cost, stack = stack, height = height, part = part_of, waited = waits[i] }
+    if open then
+      local stack, height = part.rules.record(part.s, part.a, open.limits[i], open.number)
+      receipt[i] = { cost = part.cost, stack = stack, height = height, waited = waits[i] }
+    end
   end
   if open then
-    receipts_add(open, name, receipt, counts_until(receipt))
+    receipts_add(open, name, receipt, counts_until)
   end
   return reply
 end
 
-local open = receipts_open()
-
 if verb == 'refund' then
+  open = receipts_read(receipts, written_in, limits)
   for i = 1, limits do
     local part = parts[i]
-    local stack = open.open > 0 and part.rules.record(part.s, part.a)
+    local measure = part.rules.lower or part.rules.record
+    local stack = open.open > 0 and measure(part.s, part.a, open.limits[i])
     if part.rules.refund(part.s, part.a, number) then
       write(part)
       if stack then
-        local _, height, part_of = part.rules.record(part.s, part.a)
-        receipts_cap(open, i, stack, height, part_of)
+        local _, height = measure(part.s, part.a, open.limits[i])
+        receipts_cap(open, i, stack, height)
       end
+      reply[i + 2] = part.rules.report(part.rules.read(part.key, part.a), part.a)
     end
   end
   if open.open > 0 then
     receipts_write(open)
   end
-  for i = 1, limits do
-    local part = parts[i]
-    reply[i + 2] = part.rules.report(part.rules.read(part.key, part.a), part.a)
-  end
   return reply
 end
 
 -- Cancel and settle.
+open = receipts_read(receipts, written_in, limits)
 local receipt = receipts_find(open, name)
 if not receipt then
   return denied()
@@ -220,11 +216,11 @@ for i = 1, limits do
     write(part)
   elseif used < charge.cost then
     receipts_measure(open, receipt, i)
-    local rollback = part.rules.roll_back(part.s, part.a, charge, charge.cost - used)
-    if rollback then
+    local size = part.rules.roll_back(part.s, part.a, charge, charge.cost - used, open.limits[i])
+    if size then
       returned = true
       write(part)
-      receipts_roll_back(open, receipt, i, rollback.size, rollback.size_part or 0)
+      receipts_roll_back(open, receipt, i, size)
     end
   end
 end

@@ -376,7 +376,8 @@ impl Inner {
                 self.execute_states(self.call(key, up_to, at), ScriptVerb::Take).await?;
             let taken = take_list(&self.compiled, &mut states, now, up_to);
             let (decision, taken) = taken.unwrap_or_else(|_| unreachable_verb());
-            require_agreement(success, taken > 0)?;
+            // A take of 0 only reads the state.
+            require_agreement(success && up_to > 0, taken > 0)?;
             Ok((decision, taken))
         };
         let (decision, mut taken) = match decided.await {

@@ -14,6 +14,7 @@ const LEASES: &str = include_str!("../lua/semaphore/leases.lua");
 const QUEUE: &str = include_str!("../lua/semaphore/queue.lua");
 const RESCALE: &str = include_str!("../lua/rescale.lua");
 const RECEIPTS: &str = include_str!("../lua/returns/receipts.lua");
+const GCRA_RETURNS: &str = include_str!("../lua/returns/gcra.lua");
 const REPORT: &str = include_str!("../lua/report.lua");
 
 /// A check under one bucket.
@@ -73,7 +74,7 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
             SLIDING_LOG,
             SMOOTH,
             REPORT,
-            include_str!("../lua/returns/gcra.lua"),
+            GCRA_RETURNS,
             include_str!("../lua/returns/rollback.lua"),
             include_str!("../lua/returns/fixed_window.lua"),
             include_str!("../lua/returns/sliding_window.lua"),
@@ -88,8 +89,11 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-pub(crate) static REPLACE: LazyLock<Script> =
-    LazyLock::new(|| Script::new([PRELUDE, include_str!("../lua/replace.lua")].concat()));
+/// Replaces a state by its conversion.
+pub(crate) static REPLACE: LazyLock<Script> = LazyLock::new(|| {
+    let replace = include_str!("../lua/replace.lua");
+    Script::new([PRELUDE, GCRA, GCRA_RETURNS, RECEIPTS, replace].concat())
+});
 
 /// Does nothing: the reply says whether the server accepts writes.
 pub(crate) static PROBE: LazyLock<Script> =
@@ -98,7 +102,7 @@ pub(crate) static PROBE: LazyLock<Script> =
 /// Deletes one receipt.
 pub(crate) static DISCARD: LazyLock<Script> = LazyLock::new(|| {
     let discard = include_str!("../lua/discard.lua");
-    Script::new([PRELUDE, RESCALE, RECEIPTS, discard].concat())
+    Script::new([PRELUDE, RECEIPTS, discard].concat())
 });
 
 pub(crate) static RESET: LazyLock<Script> =

@@ -30,6 +30,8 @@ if raw then
   elseif string.sub(raw, 15, 16) ~= '1 ' then
     return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
   else
+    -- It stays gone if the limit returns to its windows.
+    call('UNLINK', key)
     raw = false
   end
 end

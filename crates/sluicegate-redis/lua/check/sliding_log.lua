@@ -8,8 +8,8 @@
 --           its slots: the one before the oldest call that counts, the last one, if denied that of
 --           the last call that must age out before the cost fits, and that of the newest call that
 --           counts if it is not the last one;
---           or 'o', the time, ' ', the state: it is of another version or damaged, and nothing was
---           done
+--           or 'o', the time, ' ', the state: it is of another period or version, or damaged, and
+--           nothing was done
 
 local key, read, text = KEYS[1], struct.unpack, string.format
 local count, cost, period = read('<ddd', ARGV[2])
@@ -39,7 +39,7 @@ local filled, written_for = 0, 0
 if size % 13 == 0 and slots > 1 then
   filled, written_for = read('<I4d', raw, 2)
 end
-if filled < 2 or filled > slots then
+if filled < 2 or filled > slots or written_for ~= period then
   return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
 end
 local low, high = filled - 1, slots - 1
@@ -135,15 +135,14 @@ end
 -- A call in the same microsecond replaces the last entry, and so does one after an entry that
 -- counts nothing.
 local upto = (at == latest or is_returned) and last - 1 or last
-if upto + 1 < slots and total < 140737488355328 and written_for == period then
+if upto + 1 < slots and total < 140737488355328 then
   call('SETRANGE', key, text('%d', 26 + 13 * upto), struct.pack('<I7I6', at, total + cost))
   -- Once per period is enough: an entry matters for one period, and the expiry is two away.
   if at % period < at - latest then
     call('PEXPIRE', key, text('%d', (at + 2 * period - now) / 1000 + slack))
   end
 else
-  -- No slot is free, or the period has changed and the expiry with it: rewrite the state, with some
-  -- free slots.
+  -- No slot is free: rewrite the state, with some free slots.
   local kept = sub(raw, from, 26 + 13 * upto)
   if total >= 140737488355328 then
     -- Totals are rebased long before they could exceed their 6 bytes.

@@ -10,6 +10,7 @@ local s, other = sliding_log_read(key, 2)
 if not s then
   return 'o' .. at .. other
 end
+s = sliding_log_adopt(key, s, 2)
 local count, cost = tonumber(ARGV[2]), tonumber(ARGV[3])
 if sliding_log_try(s, 2) then
   local reply = sliding_log_report(s, 2, cost)

@@ -2,6 +2,8 @@
   local s, other = sliding_log_read(key, 2)
   if not s then
     return 'o' .. seconds .. ' ' .. micros .. ' ' .. other
+  elseif s.written_for ~= period then
+    return 'o' .. seconds .. ' ' .. micros .. ' '
   end
   local allowed = sliding_log_try(s, 2)
   local reply = sliding_log_report(s, 2, cost) or ''

@@ -9,6 +9,7 @@ if not s then
   return 'o' .. seconds .. ' ' .. micros .. ' ' .. other
 end
 if not sliding_window_try(s, 2) then
+  sliding_window_adopt(KEYS[1], s, 2)
   return '0' .. seconds .. ' ' .. micros .. ' ' .. (s.raw or '')
 end
 sliding_window_write(KEYS[1], s, 2)

@@ -9,9 +9,7 @@ local s, other = smooth_read(KEYS[1], 2)
 if not s then
   return 'o' .. seconds .. ' ' .. micros .. ' ' .. other
 end
-if s.is_other then
-  smooth_write(KEYS[1], s, 2)
-end
+s = smooth_adopt(KEYS[1], s, 2)
 if not smooth_try(s, 2) then
   return '0' .. seconds .. ' ' .. micros .. ' ' .. (s.raw or '')
 end

@@ -9,7 +9,7 @@
 -- A state that needs numbers of 2^53 or more stays as it is, and so does one that cannot be read.
 -- Both are returned. A state that stays is converted for this call only.
 
--- The receipts whose heights were converted, by their index in KEYS. They are read and written once
+-- The receipts whose reference was moved, by their index in KEYS. They are read and written once
 -- for all limits of a list.
 local converted = {}
 
@@ -19,16 +19,16 @@ local function gcra_convert(raw, key, a, stays)
     return nil
   end
   local count, period = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 14])
-  old_count, old_period = tonumber(old_count), period > 0 and tonumber(old_period) or 0
+  old_count, old_period = tonumber(old_count), tonumber(old_period)
   local at, latest, part = struct.unpack('<ddI4', raw)
   -- A damaged state is not read.
   local function is_time(number)
     return number >= 0 and number < 9007199254740992 and number == math.floor(number)
   end
-  if not is_time(at) or not is_time(latest) or part >= old_count or period > 0 and old_period == 0 then
+  if not is_time(at) or not is_time(latest) or part >= old_count or old_period == 0 then
     return nil
   end
-  local change = rate_change(old_count, old_period, count, period)
+  local change = rate_change(old_count, period > 0 and old_period or 0, count, period)
   -- After a step back of the clock, usage is measured at the latest known time.
   local from = period > 0 and math.max(now, math.min(latest, part > 0 and at + 1 or at)) or 0
   local whole, new_part = 0, 0
@@ -38,17 +38,16 @@ local function gcra_convert(raw, key, a, stays)
   if not whole or period > 0 and whole > CENTURY then
     return nil
   end
-  local s = { raw = raw, at = from + whole, latest = latest, part = new_part }
+  local s = { raw = raw, at = from + whole, latest = math.max(latest, now), part = new_part }
   if stays then
     return s
   end
   gcra_store(key, s, a)
-  local index, place = tonumber(ARGV[a + 15]), tonumber(ARGV[a + 16])
+  local index = tonumber(ARGV[a + 15])
   local receipts = converted[index] or receipts_read(KEYS[index])
-  local limit = receipts.limits[place]
-  -- Receipts of another rate were written before the state was dropped, and are worth nothing.
-  if limit and limit.count == old_count and limit.period == old_period then
-    receipts_rescale(receipts, place, change, from)
+  local limit = receipts.limits[tonumber(ARGV[a + 16])]
+  if limit then
+    gcra_move(limit, old_count, old_period, { at = at, part = part }, s)
     converted[index] = receipts
   end
   return s

@@ -39,7 +39,7 @@ end
 
 -- The stack is a window, identified by its end.
 local function fixed_window_record(s)
-  return s.ends, s.used, 0
+  return s.ends, s.used
 end
 
 local function fixed_window_roll_back(s, a, charge, most)
@@ -48,7 +48,7 @@ local function fixed_window_roll_back(s, a, charge, most)
   end
   local rollback = stack_roll_back(charge, most, s.used)
   if rollback then
-    fixed_window_return(s, a, rollback.size)
+    fixed_window_return(s, a, rollback)
   end
   return rollback
 end

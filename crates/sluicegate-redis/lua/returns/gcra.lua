@@ -5,13 +5,12 @@
 --      a+12     burst
 --      a+13     'paced' if calls leave one after another
 
-local CENTURY = 3153600000000000
+local CENTURY, EXACT = 3153600000000000, 9007199254740992
 
--- Returns the time for a number of units. Exact below 2^53; beyond that it only exceeds any other
--- time.
-local function gcra_time_for(a, units)
-  local count, part = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 10])
-  local each = ARGV[a + 9] * units
+-- Returns the time for a number of units of a rate, whose interval is given. Exact below 2^53;
+-- beyond that it only exceeds any other time.
+local function gcra_time(count, interval, part, units)
+  local each = interval * units
   -- In steps of 20 bits, because part * units can have 83 bits: part and rest are below 2^30, so a
   -- step needs less than 2^51.
   local whole, rest, unit = 0, 0, units < 1048576 and 1 or 1099511627776
@@ -23,6 +22,10 @@ local function gcra_time_for(a, units)
     whole, rest, unit = whole * 1048576 + carried, rest - carried * count, unit / 1048576
   end
   return each + whole, rest
+end
+
+local function gcra_time_for(a, units)
+  return gcra_time(tonumber(ARGV[a + 1]), tonumber(ARGV[a + 9]), tonumber(ARGV[a + 10]), units)
 end
 
 local function gcra_is_more(whole, part, than, than_part)
@@ -37,6 +40,16 @@ local function gcra_less(whole, part, by, by_part, count)
     return whole - by, part - by_part
   end
   return whole - by - 1, part + count - by_part
+end
+
+-- Returns the units of a rate that a time is long enough for, rounded up.
+local function gcra_units(count, interval, part, time, time_part)
+  -- Estimated with rounding, then corrected exactly.
+  local units = math.floor((time + time_part / count) / (interval + part / count))
+  while units < EXACT and gcra_is_more(time, time_part, gcra_time(count, interval, part, units)) do
+    units = units + 1
+  end
+  return units
 end
 
 local function gcra_fits(s, a, whole, part)
@@ -119,35 +132,101 @@ local function gcra_refund(s, a, units)
   return true
 end
 
--- The stack is measured in time: its height is when the bucket is full.
-local function gcra_record(s)
-  return 0, s.at, s.part
+-- The stack has a reference: a height, and the moment at which the bucket is full if it is charged
+-- up to there. A unit of the stack takes the interval, so other heights are measured from the
+-- reference; how much the bucket recovers below them does not matter. Where the distance is not a
+-- whole number of units, because debt stopped at a century, it is rounded up: lower heights then
+-- leak sooner, and a return creates no credit.
+
+-- Moves the reference to the present height of the stack. Returns the stack and that height.
+local function gcra_record(s, a, limit, number)
+  local count, interval, part = tonumber(ARGV[a + 1]), tonumber(ARGV[a + 9]), tonumber(ARGV[a + 10])
+  local is_new = limit.stack < 0 or gcra_is_more(limit.at, limit.part, s.at, s.part)
+  -- If all up to the reference has leaked, the stack grows only by what has not.
+  local time, time_part = gcra_due(s, 0, 0, count)
+  local since, since_part = gcra_less(s.at, s.part, limit.at, limit.part, count)
+  if not is_new and gcra_is_more(time, time_part, since, since_part) then
+    time, time_part = since, since_part
+  end
+  local units = gcra_units(count, interval, part, time, time_part)
+  local stack, height = limit.stack, limit.reference + units
+  if is_new or height >= EXACT then
+    stack, height = number, math.min(units, EXACT / 2)
+  end
+  limit.reference, limit.at, limit.part = height, s.at, s.part
+  return stack, height
+end
+
+-- Lowers the reference to the present height of the stack, if it is above. Returns the stack and
+-- the height of the reference.
+local function gcra_lower(s, a, limit)
+  local count = tonumber(ARGV[a + 1])
+  local time, part = gcra_less(limit.at, limit.part, s.at, s.part, count)
+  if time > 0 or part > 0 then
+    local ahead, ahead_part = gcra_due(s, 0, 0, count)
+    local units = limit.reference
+    if ahead > 0 or ahead_part > 0 then
+      units = gcra_units(count, tonumber(ARGV[a + 9]), tonumber(ARGV[a + 10]), time, part)
+    end
+    limit.reference, limit.at, limit.part = math.max(0, limit.reference - units), s.at, s.part
+  end
+  return limit.stack, limit.reference
+end
+
+-- Moves the reference along with a bucket's state, which is converted from one rate to another.
+local function gcra_move(limit, count, period, old, new)
+  local since, since_part = gcra_less(old.at, old.part, limit.at, limit.part, count)
+  local interval = math.floor(period / count)
+  limit.reference = limit.reference + gcra_units(count, interval, period - interval * count, since, since_part)
+  -- If all up to the reference has leaked, no charge counts any more.
+  if limit.at < now or gcra_is_more(limit.at, limit.part, old.at, old.part) or limit.reference >= EXACT then
+    limit.stack, limit.height = -1, 0
+  end
+  limit.at, limit.part = new.at, new.part
+end
+
+-- Returns the moment at which a charge of the last stack has leaked.
+local function gcra_leaks_at(a, charge, limit)
+  local whole, part = gcra_time_for(a, limit.reference - charge.height)
+  return gcra_less(limit.at, limit.part, whole, part, tonumber(ARGV[a + 1]))
 end
 
 -- Rolls back what still counts of a charge, `most` units at most. What has leaked by now, or by the
 -- latest change, is not returned; and a call that had to wait returns nothing once a later call is
 -- charged behind it.
-local function gcra_roll_back(s, a, charge, most)
+local function gcra_roll_back(s, a, charge, most, limit)
   local count = tonumber(ARGV[a + 1])
-  if charge.waited and gcra_is_more(s.at, s.part, charge.height, charge.part) then
+  -- A reference of another rate was written before the state was dropped.
+  if charge.stack ~= limit.stack or limit.part >= count then
     return nil
   end
-  local returned, returned_part = gcra_time_for(a, most)
-  local left, left_part = gcra_less(charge.height, charge.part, math.max(now, s.latest), 0, count)
-  if gcra_is_more(returned, returned_part, left, left_part) then
-    returned, returned_part = left, left_part
+  local whole, part = gcra_leaks_at(a, charge, limit)
+  if charge.waited and gcra_is_more(s.at, s.part, whole, part) then
+    return nil
   end
+  local size = math.min(most, charge.height)
+  local returned, returned_part = gcra_time_for(a, size)
+  local left, left_part = gcra_less(whole, part, math.max(now, s.latest), 0, count)
   local ahead, ahead_part = gcra_due(s, 0, 0, count)
-  if gcra_is_more(returned, returned_part, ahead, ahead_part) then
-    returned, returned_part = ahead, ahead_part
+  if gcra_is_more(left, left_part, ahead, ahead_part) then
+    left, left_part = ahead, ahead_part
+  end
+  if gcra_is_more(returned, returned_part, left, left_part) then
+    returned, returned_part, size = left, left_part, charge.height
   end
   if returned == 0 and returned_part == 0 then
     return nil
   end
   gcra_return_time(s, returned, returned_part, count)
-  return { size = returned, size_part = returned_part }
+  limit.reference = limit.reference - size
+  limit.at, limit.part = gcra_less(limit.at, limit.part, returned, returned_part, count)
+  return size
 end
 
-local function gcra_counts_until(s, a, charge)
-  return charge.height + (charge.part > 0 and 1 or 0)
+local function gcra_counts_until(s, a, charge, limit)
+  if charge.stack ~= limit.stack then
+    return 0
+  end
+  local whole, part = gcra_leaks_at(a, charge, limit)
+  return whole + (part > 0 and 1 or 0)
 end

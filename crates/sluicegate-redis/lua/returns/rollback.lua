@@ -2,5 +2,5 @@
 
 local function stack_roll_back(charge, most, left)
   local returned = math.min(most, charge.height, left)
-  return returned > 0 and { size = returned } or nil
+  return returned > 0 and returned or nil
 end

@@ -50,7 +50,7 @@ end
 
 -- The stack is an entry, identified by its time.
 local function sliding_log_record(s)
-  return s.latest, s.last > 0 and sliding_log_total(s.tail, s.last) - sliding_log_total(s.tail, s.last - 1) or 0, 0
+  return s.latest, s.last > 0 and sliding_log_total(s.tail, s.last) - sliding_log_total(s.tail, s.last - 1) or 0
 end
 
 -- Replaces a block by other slots, and joins it with a neighbour if both fit in one block. `later`
@@ -92,16 +92,16 @@ local function sliding_log_roll_back(s, a, charge, most)
   if not rollback then
     return nil
   end
-  local slots, size = sliding_log_block(s, index), rollback.size
+  local slots = sliding_log_block(s, index)
   local is_tail = index > s.blocks
   -- An entry that counts nothing any more is removed, unless it has the latest time.
-  local is_removed = size == here and not (is_tail and place == s.last)
+  local is_removed = rollback == here and not (is_tail and place == s.last)
   slots = sliding_log_cut(slots, 0, place - 1)
-    .. sliding_log_lowered(sliding_log_cut(slots, is_removed and place + 1 or place), size)
+    .. sliding_log_lowered(sliding_log_cut(slots, is_removed and place + 1 or place), rollback)
   if is_tail then
     sliding_log_put(s, s.index, slots)
   else
-    sliding_log_replace_block(s, index, slots, sliding_log_lowered(sliding_log_cut(s.index, index + 1), size))
+    sliding_log_replace_block(s, index, slots, sliding_log_lowered(sliding_log_cut(s.index, index + 1), rollback))
   end
   return rollback
 end

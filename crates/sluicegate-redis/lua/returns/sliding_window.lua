@@ -35,7 +35,7 @@ end
 
 -- The stack is a window, identified by its start.
 local function sliding_window_record(s, a)
-  return s.at - s.at % ARGV[a + 3], s.cur, 0
+  return s.at - s.at % ARGV[a + 3], s.cur
 end
 
 -- Returns the counter of the window that began then.
@@ -53,7 +53,7 @@ local function sliding_window_roll_back(s, a, charge, most)
   local rollback = stack_roll_back(charge, most, s['stored_' .. counter])
   if rollback then
     sliding_window_as_stored(s)
-    s[counter] = s[counter] - rollback.size
+    s[counter] = s[counter] - rollback
   end
   return rollback
 end

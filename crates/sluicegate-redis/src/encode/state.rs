@@ -106,6 +106,7 @@ impl EncodedLimit {
         preserve_recovery_time: bool,
     ) -> Option<(Vec<u8>, u64)> {
         let (cell, latest) = self.converted(old, now, preserve_recovery_time)?;
+        let latest = latest.max(now.as_micros());
         let packed = Packed::new().f64(cell.at).f64(latest).u32(cell.a);
         // While unseen keys are still filling, a key that has called must not be dropped.
         let filled = match &self.kind {

@@ -186,8 +186,12 @@ impl<'a> Operation<'a> {
         let [call] = self.calls else { return self.verb_call() };
         match (self.verb, call.inner.encoded.as_slice()) {
             (ScriptVerb::Read, _) => call.read_call(call.cost),
-            // A cost of 0 is always allowed and changes nothing.
-            (ScriptVerb::Check | ScriptVerb::Within { .. }, _) if call.cost == 0 => call.read_call(0),
+            // A cost of 0 changes nothing. A check of it is always allowed.
+            (ScriptVerb::Check | ScriptVerb::Within { .. } | ScriptVerb::Take | ScriptVerb::Refund, _)
+                if call.cost == 0 =>
+            {
+                call.read_call(0)
+            }
             (ScriptVerb::Check, [encoded]) => call.check_call(encoded, Span::ZERO),
             (ScriptVerb::Within { max_wait }, [encoded]) if encoded.check_takes_max_wait() => {
                 call.check_call(encoded, max_wait.min(CENTURY))
@@ -243,7 +247,7 @@ impl<'a> Operation<'a> {
         let (state, recovered) = converted.ok_or_else(unreadable_state)?;
         let names = [inner.names.state(index, encoded.letter, &call.key), inner.names.receipts(&call.key)];
         let mut script_call = ScriptCall::new(&scripts::REPLACE, &names).at(call.at);
-        script_call.arg(other.state).arg(state).arg(recovered);
+        script_call.arg(other.state).arg(state).arg(recovered).arg(index + 1);
         round_trip.send_one(&script_call).await.map(|_| ())
     }
 

@@ -16,11 +16,16 @@ fn every_verb_on_a_long_log_agrees_with_memory() {
     let server = Server::start(&Options::redis());
     let connected = Connected::to(&server.url());
     let mut rng = Rng::with_seed(4);
-    for (limit, step) in [("sliding-log 4000/10s", 5_000), ("sliding-log 2500/1s count=all", 500)] {
-        let shared = RedisLimiter::builder(limit).in_store(&connected.store, limit).build().unwrap();
+    let lists = [
+        (["sliding-log 4000/10s", "sliding-log 3000/6s"], 5_000),
+        (["sliding-log 2500/1s count=all", "sliding-log 2000/700ms count=all"], 500),
+    ];
+    for (limits, step) in lists {
+        let [limit, _] = limits;
+        let other = |limit: &str| RedisLimiter::builder(limit).in_store(&connected.store, limits[0]).build();
+        let mut shared = other(limit).unwrap();
         let mut now = Time::from_micros(START).unwrap();
         let memory = Limiter::builder(limit).clock(ManualClock::at(now)).build().unwrap();
-        let run = |future| connected.runtime.block_on(future);
         let mut receipts = VecDeque::new();
         let (mut denied, mut longest) = (0, 0);
         for place in 0..6_000 {
@@ -29,6 +34,12 @@ fn every_verb_on_a_long_log_agrees_with_memory() {
             now = now.saturating_add(Span::from_micros(pause));
             let cost = if rng.u8(..100) == 0 { rng.u64(..900) } else { rng.u64(1..=3) };
             let context = format!("{limit}, call {place}, cost {cost}");
+            // The period changes too: calls that have aged out stay so.
+            if rng.u16(..300) == 0 {
+                let changed = limits[rng.usize(..2)];
+                shared = other(changed).unwrap();
+                memory.change(changed).unwrap();
+            }
             match rng.u8(..40) {
                 0 => {
                     let expected = memory.refund_at(KEY, cost, now).unwrap();
@@ -62,7 +73,7 @@ fn every_verb_on_a_long_log_agrees_with_memory() {
                 }
                 _ => {
                     let expected = memory.check_at(KEY, cost, now);
-                    let answer = run(shared.check_at(KEY, cost, now)).unwrap();
+                    let answer = connected.runtime.block_on(shared.check_at(KEY, cost, now)).unwrap();
                     assert_eq!(answer.decision(), expected, "{context}");
                     denied += u64::from(!answer.allowed());
                 }
