@@ -20,12 +20,12 @@ for i = ARGV[1], ARGV[1] + ARGV[2] - 1 do
 end
 if ARGV[3] ~= '1' then redis.call('HINCRBY', KEYS[2], '#', (ARGV[3] - 1) * ARGV[2]) end
 for i = ARGV[1], ARGV[1] + ARGV[5] - 1 do
-  local entry = string.format('%016d', i) .. struct.pack('<I4', ARGV[6])
+  local entry = string.format('%016d', i) .. struct.pack('<I6', ARGV[6])
   redis.call('ZADD', KEYS[3], i, entry)
   redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[7]), entry)
-  for bit = 0, 29 do
+  for bit = 0, 39 do
     if math.floor((ARGV[6] - 1) / 2 ^ bit) % 2 == 1 then
-      redis.call('ZADD', KEYS[5], string.format('%.0f', bit * 2 ^ 48 + i), entry .. string.char(bit))
+      redis.call('ZADD', KEYS[5], string.format('%.0f', bit * 2 ^ 47 + i), entry .. string.char(bit))
     end
   end
 end
@@ -98,11 +98,11 @@ fn no_script_call_on_leases_takes_long() {
         add(&server, "1000", ["5000", "2", HOUR], ["0", "1", WAITS]);
         assert!(!acquire(&semaphore(10_000), 5_000));
     });
-    // Costs above 1 are summed by bits: 16 of 65,536 less 1, and 29 of the largest power of 2.
-    for cost in ["1", "65536", "536870912"] {
+    // Costs above 1 are summed by bits: 16 of 65,536 less 1, and 39 of the largest power of 2.
+    for cost in ["1", "65536", "549755813888"] {
         for waiters in ["1000", "10000"] {
             let what = |verb: &str| format!("{waiters} waiters of cost {cost}: {verb}");
-            let count = 1_000_000_000;
+            let count = 1_000_000_000_000;
             fill(&server, ["1", "2", HOUR], [waiters, cost, WAITS]);
             let fits = waiters.parse::<u64>().unwrap() * cost.parse::<u64>().unwrap() < count;
             timed.row(&what("acquire"), 1, || assert_eq!(acquire(&semaphore(count), 1), fits));
