@@ -35,7 +35,7 @@ pub struct Decision {
 /// How a key stands under a limit at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub limit: u64,
     /// The cost that would still be allowed now. Rounded down.
     pub remaining: u64,
@@ -111,7 +111,7 @@ impl Decision {
         matches!(self.outcome, Outcome::Allowed)
     }
 
-    /// Returns the most that an idle key could take at once.
+    /// Returns the highest cost admitted at once for an idle key.
     pub const fn limit(&self) -> u64 {
         self.standing.limit
     }

@@ -55,7 +55,7 @@ impl Policy {
         Policy { quota, window_s: None, burst: quota }
     }
 
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub const fn burst(&self) -> u64 {
         self.burst
     }

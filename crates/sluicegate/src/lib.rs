@@ -103,6 +103,7 @@ pub use limiter::{
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
 pub use sluicegate_core::receipts::{Then, Ttl};
+pub use sluicegate_core::verbs::Unsupported;
 pub use sluicegate_core::{Decision, Denied, FullPool, RetryAfter, Span, Time, Usage, Window};
 #[cfg(feature = "derive")]
 pub use sluicegate_derive::Key;

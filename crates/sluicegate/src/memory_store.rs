@@ -81,6 +81,7 @@ struct Inner {
 }
 
 /// Settings of a [`MemoryStore`]. Created by [`MemoryStore::builder`].
+#[derive(Debug)]
 #[must_use]
 pub struct MemoryStoreBuilder {
     max_keys: usize,

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_and_endings_are_refused_without_being_waited_or_paid_for() {
+    fn lies_and_endings_are_rejected_without_being_waited_or_paid_for() {
         let strange = "it does not speak RESP as sluice serve does";
         let ended = "it closed the connection";
         for (bytes, reason) in [

@@ -68,7 +68,7 @@ impl<'r> Decided<'r> {
         &self.answer
     }
 
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub fn limit(&self) -> u64 {
         self.answer.limit()
     }

@@ -28,8 +28,8 @@ impl<'a> Call<'a> {
         Call { limited: Some((limiter, key)), cost }
     }
 
-    /// A call on a key without a limit: it is always allowed and charges nothing. It has an index
-    /// among the calls, and takes one of the numbers of a settle.
+    /// A call on a key without a limit: it is always allowed and charges nothing. It keeps its index
+    /// among the calls, and its number in [`Limiter::settle_each`].
     pub fn unlimited(cost: u64) -> Call<'a> {
         Call { limited: None, cost }
     }
@@ -157,14 +157,14 @@ fn in_stores<'a, R>(
     }
     let in_stores: Vec<StoreCall<'_>> =
         calls.iter().enumerate().filter_map(|(index, call)| call.in_store(index)).collect();
-    decide(&in_stores).map_err(|refused| cannot_combine(calls, refused.index))
+    decide(&in_stores).map_err(|rejected| cannot_combine(calls, rejected.index))
 }
 
 /// The error of a call that cannot be decided together with others.
 pub(super) fn cannot_combine(calls: &[Call<'_>], index: usize) -> VerbError {
     let limited = calls.get(index).and_then(|call| call.limited);
-    // Only a limit that is its limiter's only one can be refused: no list has one that does not
-    // go with others.
+    // Only a limit that is its limiter's only one can be rejected: a list never contains a limit
+    // that cannot be combined with others.
     let limit = limited.and_then(|(limiter, _)| limiter.limits().first().cloned());
     let text = limit.as_ref().map(Limit::to_string).unwrap_or_default();
     match limit {

@@ -1,5 +1,5 @@
-//! Reservations: calls that are charged now and act after a delay. Until it is used, a receipt can
-//! cancel or settle one.
+//! Reservations: calls that are charged now and act after a delay. A receipt cancels or settles one,
+//! once.
 
 use super::Limiter;
 use super::check_all::Call;
@@ -139,11 +139,11 @@ impl Limiter {
     }
 
     /// Settles a reservation of several calls for what they actually used: see [`Limiter::settle`].
-    /// There is one number for all calls, or one for each, in their order.
+    /// `used` is one number for all calls, or one per call in their order.
     ///
     /// # Errors
-    /// If there is another count of numbers (then the receipt stays open), or the receipt belongs
-    /// to a shared store.
+    /// If it has any other length (then the receipt stays open), or the receipt belongs to a shared
+    /// store.
     pub fn settle_each(&self, receipt: &Receipt, used: &[u64]) -> Result<bool, VerbError> {
         self.settle_each_at(receipt, used, self.now())
     }

@@ -216,11 +216,12 @@ impl<S: SlotKind> Store<S> {
         {
             return;
         }
+        let entries = shard.log_capacity(slot);
         shard.void_receipts(shard.table.key(slot), &self.vacant);
         shard.clear(slot, &self.vacant);
         shard.guarded.counts.evicted += 1;
         self.vacant.keys.fetch_add(1, Ordering::Relaxed);
-        self.log_pool.evicted.fetch_add(1, Ordering::Relaxed);
+        self.log_pool.evicted.fetch_add(entries as u64, Ordering::Relaxed);
     }
 }
 
