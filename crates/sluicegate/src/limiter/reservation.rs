@@ -10,7 +10,6 @@ use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key};
 use crate::seal::Seal;
 use crate::store::{SlotKind, Store};
-use sluicegate_core::algorithm::Verb;
 use sluicegate_core::receipts::{Receipt as Name, ReserveCall};
 use sluicegate_core::{Decision, Time};
 use std::fmt;
@@ -81,24 +80,20 @@ impl Limiter {
     ) -> Result<Reservation, VerbError> {
         let options = options.into();
         options.checked(cost)?;
-        if options.at_least.is_some() {
-            return Err(VerbError::NotYet("at_least"));
-        }
         if options.ttl.is_some() {
             return Err(VerbError::NotYet("a TTL"));
         }
         let key = self.fingerprint(key);
         let open = Open { key, name: self.next_receipt() };
-        if let Some(decision) = self.denied_by_queue(key, cost, now) {
-            self.supports(Verb::Reserve)?;
+        if let Some(decision) = self.denied_by_queue(key, options.at_least.unwrap_or(cost), now) {
+            self.supports(options.verb())?;
             return Ok(Reservation { limiter: Some(self.clone()), decision, granted: 0, receipt: None });
         }
         let receipt = open.sealed(&self.inner.seal);
-        let ask = ReserveCall { cost, max_wait: options.max_wait, receipt: open.name };
-        let decision = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
+        let ask = ReserveCall { cost, receipt: open.name, terms: options.terms() };
+        let (decision, granted) = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
         let receipt = decision.allowed().then_some(receipt);
         // Before the observer runs, so that the receipt is not lost if the observer panics.
-        let granted = if decision.allowed() { cost } else { 0 };
         let reservation = Reservation { limiter: Some(self.clone()), decision, granted, receipt };
         self.observe(&decision);
         Ok(reservation)

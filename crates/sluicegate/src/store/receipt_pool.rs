@@ -135,12 +135,12 @@ impl<S: SlotKind> Locked<'_, S> {
     ) -> usize {
         let mut evicted = 0;
         let visited = self.visit_receipts(keys, now, &store.vacant, |owner, key, receipts, drop| {
-            drop(receipts, made_before(now));
+            drop(receipts, Some(made_before(now)));
             if demand.deny || !demand.may_evict(owner) {
                 return;
             }
             let before = receipts.len();
-            drop(receipts, Time::MAX);
+            drop(receipts, None);
             evicted += before - receipts.len();
             if let Some(made) = receipts.oldest().filter(|_| !demand.is_own(owner))
                 && lent.as_ref().is_none_or(|lent| made < lent.made)
@@ -179,17 +179,23 @@ impl<S: SlotKind> Locked<'_, S> {
 
     /// Drops the expired receipts of up to this many keys.
     pub(super) fn drop_expired_receipts(&mut self, keys: usize, now: Time, vacant: &Vacant) {
-        self.visit_receipts(keys, now, vacant, |_, _, receipts, drop| drop(receipts, made_before(now)));
+        self.visit_receipts(keys, now, vacant, |_, _, receipts, drop| drop(receipts, Some(made_before(now))));
     }
 
     /// Visits the receipts of up to this many keys. `act` is called with their share, the key, its
-    /// receipts, and a function that drops those which are worthless and were made before a time.
+    /// receipts, and a function that drops those which are worthless and were made before a time, if
+    /// one is given.
     fn visit_receipts(
         &mut self,
         keys: usize,
         now: Time,
         vacant: &Vacant,
-        mut act: impl FnMut(Option<&Arc<Share>>, Fingerprint, &mut Receipts, &mut dyn FnMut(&mut Receipts, Time)),
+        mut act: impl FnMut(
+            Option<&Arc<Share>>,
+            Fingerprint,
+            &mut Receipts,
+            &mut dyn FnMut(&mut Receipts, Option<Time>),
+        ),
     ) -> usize {
         let (table, displaced) = (self.table, self.guarded.displaced);
         let Guarded { limits_by_tag, receipt_table, side_table, .. } = &mut *self.guarded;
@@ -199,7 +205,7 @@ impl<S: SlotKind> Locked<'_, S> {
             let owner = limits_by_tag.share(*tag);
             let before = receipts.len();
             let slot = table.find(key, displaced);
-            let mut drop = |receipts: &mut Receipts, made_before: Time| {
+            let mut drop = |receipts: &mut Receipts, made_before: Option<Time>| {
                 let mut expire = |state: &mut S::State| {
                     let states = S::states_mut(state, limits.len());
                     receipts.expire_worthless(limits, states, now, made_before);

@@ -24,6 +24,7 @@ pub(crate) enum NotReserved {
 
 impl<S: SlotKind> Store<S> {
     /// Charges a key now for a call that happens later. If it is allowed, its receipt is open.
+    /// Returns the cost that was granted as well, 0 if denied.
     ///
     /// # Errors
     /// If too many receipts are open, or the limits do not support it.
@@ -32,9 +33,10 @@ impl<S: SlotKind> Store<S> {
         key: Fingerprint,
         now: Time,
         ask: ReserveCall,
-    ) -> Result<Decision, NotReserved> {
+    ) -> Result<(Decision, u64), NotReserved> {
         let mut shard = self.lock(self.shard_of(key));
-        shard.require(key, Verb::Reserve).map_err(NotReserved::Unsupported)?;
+        let verb = if ask.terms.at_least.is_some() { Verb::ReserveAtLeast } else { Verb::Reserve };
+        shard.require(key, verb).map_err(NotReserved::Unsupported)?;
         let tag = shard.guarded.limits_by_tag.tag_for(key);
         shard.tidy_receipts(now, &self.vacant);
         if !self.claim_receipt(&mut shard, tag, now) {
@@ -50,11 +52,11 @@ impl<S: SlotKind> Store<S> {
             }
             receipts.reserve(limits, states, now, ask).map_err(NotReserved::Unsupported)
         });
-        let reserved = reserved.unwrap_or_else(|full| Ok(shard.denial(full, key)));
-        if let Ok(decision) = &reserved {
+        let reserved = reserved.unwrap_or_else(|full| Ok((shard.denial(full, key), 0)));
+        if let Ok((decision, _)) = &reserved {
             shard.guarded.counts.decided(decision);
         }
-        if !reserved.as_ref().is_ok_and(Decision::allowed) {
+        if !reserved.as_ref().is_ok_and(|(decision, _)| decision.allowed()) {
             shard.receipts_closed(tag, 1, &self.vacant);
         }
         reserved
