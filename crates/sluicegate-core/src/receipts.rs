@@ -6,7 +6,7 @@
 mod lifetimes;
 
 use crate::algorithm::{Algorithm, Verb};
-use crate::all_of::{Part, peek_list, reserve_all};
+use crate::all_of::{Part, attributed_to_part, peek_list, reserve_all};
 use crate::decision::Decision;
 use crate::rescaling::Adopted;
 use crate::rollback::{Charge, Charges, Rollback, Times};
@@ -294,11 +294,7 @@ impl Receipts {
             self.extended(limits, now, receipt, &charges, ttl);
             return Some(decision);
         }
-        let position = decision.denied_by().and_then(|part| positions.get(usize::try_from(part).ok()?));
-        Some(match position.and_then(|position| u32::try_from(*position).ok()) {
-            Some(position) => decision.by_limit(position),
-            None => decision,
-        })
+        Some(attributed_to_part(decision, positions.into_iter().map(|position| (0, position))))
     }
 
     /// Returns, for each limit, whether it still has its part of a reservation. `None` if the
@@ -404,12 +400,12 @@ impl Receipts {
         self.close(limits, states, now, receipt, used).is_some()
     }
 
-    /// Settles a receipt. Returns `true` if anything was returned, `None` if the receipt is not
-    /// open.
+    /// Corrects a reservation and its extensions to what was used. Returns `true` if anything was
+    /// returned, `None` if the receipt is not open.
     ///
     /// What is returned comes from the newest charge first. Each accounts for its full cost: what
     /// of it does not count any more is not returned from an older one instead.
-    fn close<A: Algorithm>(
+    pub fn close<A: Algorithm>(
         &mut self,
         limits: &[A],
         states: &mut [A::State],
@@ -530,7 +526,8 @@ impl Receipts {
         self.blocks.iter().map(|block| block.open.len()).sum()
     }
 
-    /// Returns `true` if this receipt is open.
+    /// Returns `true` if this receipt was not closed yet. It may have expired: see
+    /// [`Receipts::expire`].
     pub fn is_open(&self, receipt: Receipt) -> bool {
         self.find(receipt).is_some()
     }

@@ -182,6 +182,35 @@ impl<S: SlotKind> Locked<'_, S> {
         self.visit_receipts(keys, now, vacant, |_, _, receipts, drop| drop(receipts, Some(made_before(now))));
     }
 
+    /// Drops expired receipts of a key that has too many.
+    #[cold]
+    pub(super) fn drop_worthless_of(&mut self, key: Fingerprint, now: Time, vacant: &Vacant) {
+        let slot = self.find(key);
+        let Guarded { limits_by_tag, receipt_table, side_table, .. } = &mut *self.guarded;
+        let Some(KeyReceipts { tag, receipts }) = receipt_table.as_mut().and_then(|open| open.get_mut(key))
+        else {
+            return;
+        };
+        let (tag, before) = (*tag, receipts.len());
+        let limits = limits_by_tag.limits_of(tag);
+        let mut expire = |state: &mut S::State| {
+            receipts.expire_worthless(
+                limits,
+                S::states_mut(state, limits.len()),
+                now,
+                Some(made_before(now)),
+            );
+        };
+        match slot {
+            None => expire(&mut S::State::default()),
+            Some(slot) => {
+                S::update(SlotState { words: self.table.slot(slot).state, side_table, slot }, expire)
+            }
+        }
+        let closed = before - receipts.len();
+        self.receipts_closed(tag, closed, vacant);
+    }
+
     /// Visits the receipts of up to this many keys. `act` is called with their share, the key, its
     /// receipts, and a function that drops those which are worthless and were made before a time, if
     /// one is given.
@@ -200,7 +229,11 @@ impl<S: SlotKind> Locked<'_, S> {
         let (table, displaced) = (self.table, self.guarded.displaced);
         let Guarded { limits_by_tag, receipt_table, side_table, .. } = &mut *self.guarded;
         let Some(open) = receipt_table else { return 0 };
+        let mut expired = Vec::new();
         let visited = open.visit(keys, |key, KeyReceipts { tag, receipts }| {
+            if receipts.has_expired(now) {
+                expired.push(key.with_tag(*tag));
+            }
             let (key, limits) = (key.with_tag(*tag), limits_by_tag.limits_of(*tag));
             let owner = limits_by_tag.share(*tag);
             let before = receipts.len();
@@ -226,11 +259,14 @@ impl<S: SlotKind> Locked<'_, S> {
             }
         });
         self.drop_empty_table();
+        for key in expired {
+            self.expire_receipts(self.find(key), key, now, vacant);
+        }
         visited
     }
 }
 
 /// Receipts made before this are expired if their cost no longer counts.
-fn made_before(now: Time) -> Time {
+pub(super) fn made_before(now: Time) -> Time {
     Time::saturating_from_micros(now.as_micros().saturating_sub(KEPT_AT_LEAST.as_micros()))
 }
