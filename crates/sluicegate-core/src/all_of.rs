@@ -171,8 +171,10 @@ pub fn check_within_list<A: Algorithm>(
 }
 
 /// Charges each part now, if the caller can act within `max_wait`. The delay is the longest of
-/// theirs.
-pub(crate) fn reserve_all<A: Algorithm>(
+/// theirs. Returns what was charged to each, if the call is allowed.
+///
+/// All limits must support it.
+pub fn reserve_all<A: Algorithm>(
     parts: &mut [Part<'_, A>],
     now: Time,
     max_wait: Span,
