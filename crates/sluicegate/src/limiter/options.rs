@@ -66,7 +66,8 @@ impl ReserveOptions {
         if self.at_least.is_some() { Verb::ReserveAtLeast } else { Verb::Reserve }
     }
 
-    pub(crate) fn terms(&self) -> ReserveTerms {
+    #[doc(hidden)] // For backends.
+    pub fn terms(&self) -> ReserveTerms {
         let &ReserveOptions { max_wait, at_least, ttl } = self;
         ReserveTerms { max_wait, at_least, ttl }
     }
