@@ -1,4 +1,4 @@
-//! Several calls, charged all or nothing.
+//! Several calls, checked or reserved all or nothing.
 //!
 //! - An unlimited key does not participate; a blocked key denies the request.
 //! - A shadow rule never denies: if its limits would, its call is left out and the others are
@@ -12,22 +12,46 @@ use super::RequestError;
 use super::call::{BLOCKED, RuleCall, UNLIMITED};
 use super::decided::Decided;
 use super::leases::use_acquire;
+use super::receipt::receipt_text;
 use super::rule::KeyLimits;
 use super::storage::AnyBackend;
 use sluicegate::backend::Answer;
-use sluicegate::{Decision, Time, check_all_each_at};
+use sluicegate::{
+    Call, Decision, Receipt, ReserveOptions, Time, VerbError, check_all_each_at, reserve_all_each_at,
+};
 use sluicegate_core::decision::store::StoreDecision as _;
 use sluicegate_redis::OnStoreFailure;
 
-/// Decides calls all or nothing. Returns the overall answer and one per call: its state after the
-/// charge or, if the request was denied, whether the call alone would have been allowed.
+/// Several calls, decided all or nothing.
+#[must_use = "denied calls charge nothing: check `all.allowed()`"]
+pub struct DecidedAll<'c> {
+    /// The overall decision.
+    pub all: Decided<'c>,
+    /// One per call: its state after the charge or, if the request was denied, whether the call
+    /// alone would have been allowed.
+    pub each: Vec<Decided<'c>>,
+    /// The receipt of a reservation: see [`ReservedCall::receipt`](super::ReservedCall::receipt).
+    pub receipt: Option<String>,
+}
+
+/// What a store decided.
+struct Charged {
+    /// For all calls. A denial names its call by the index in the request.
+    answer: Answer,
+    /// One decision per participating call.
+    each: Vec<Decision>,
+    receipt: Option<Receipt>,
+}
+
+/// Decides calls all or nothing. With options they are reserved, otherwise checked.
 ///
 /// An allowed request is counted by every rule; a denied one by the rules that denied it or, if
 /// none of them did (no room, no store), by every rule.
-pub(super) async fn check_all<'c>(
+pub(super) async fn decide_all<'c>(
     calls: &'c [RuleCall<'_>],
+    options: Option<&ReserveOptions>,
     now: Time,
-) -> Result<(Decided<'c>, Vec<Decided<'c>>), RequestError> {
+) -> Result<DecidedAll<'c>, RequestError> {
     let mut each: Vec<Answer> = Vec::with_capacity(calls.len());
     let mut participants: Vec<usize> = Vec::with_capacity(calls.len());
     let mut blocked = None;
@@ -42,6 +66,7 @@ pub(super) async fn check_all<'c>(
             KeyLimits::Blocked | KeyLimits::Unlimited => {}
         }
     }
+    let mut receipt = None;
     let all = if let Some(blocked) = blocked {
         for index in participants {
             let RuleCall { key, cost, .. } = calls[index];
@@ -50,21 +75,18 @@ pub(super) async fn check_all<'c>(
         Decided::new(blocked, KeyLimits::Blocked, now, false)
     } else {
         loop {
-            let (answer, decisions) = charge(calls, &participants, now).await?;
-            for (index, decision) in participants.iter().zip(decisions) {
+            let charged = charge(calls, &participants, options, now).await?;
+            let answer = charged.answer;
+            for (index, decision) in participants.iter().zip(charged.each) {
                 each[*index] = Answer::new(decision.of_call(*index), answer.source());
             }
-            let denied = answer.decision().denied_call().and_then(|place| usize::try_from(place).ok());
-            let answer = match denied.and_then(|place| participants.get(place)) {
-                Some(index) => of_call(answer, *index),
-                None => answer,
-            };
             let before = participants.len();
             // After a fallback the store must not be called again: the calls may have been charged.
             if !answer.allowed() && !answer.source().is_fallback() {
                 participants.retain(|index| !is_shadow(&calls[*index]) || each[*index].allowed());
             }
             if participants.len() == before {
+                receipt = charged.receipt.map(|receipt| receipt_text(&receipt, calls));
                 break overall(calls, &participants, &each, answer, now);
             }
         }
@@ -79,7 +101,7 @@ pub(super) async fn check_all<'c>(
         }
     }
     let each = calls.iter().zip(each).map(|(call, answer)| call.decided(answer, now)).collect();
-    Ok((all, each))
+    Ok(DecidedAll { all, each, receipt })
 }
 
 /// Attributes a denial to the call at an index of the request.
@@ -95,40 +117,66 @@ fn is_shadow(call: &RuleCall<'_>) -> bool {
 async fn charge(
     calls: &[RuleCall<'_>],
     participants: &[usize],
+    options: Option<&ReserveOptions>,
     now: Time,
-) -> Result<(Answer, Vec<Decision>), RequestError> {
+) -> Result<Charged, RequestError> {
     let (mut in_memory, mut in_store, mut at) = (Vec::new(), Vec::new(), None);
-    for call in participants.iter().map(|index| &calls[*index]) {
+    for (index, call) in calls.iter().enumerate() {
+        let participates = participants.contains(&index);
         match &call.limits().backend {
-            AnyBackend::Memory(limiter) => in_memory.push(limiter.call(call.key, call.cost)),
-            AnyBackend::Redis { limiter, time } => {
+            AnyBackend::Memory(limiter) if participates => {
+                in_memory.push(limiter.call(call.key, call.cost));
+            }
+            // It takes one of the numbers of a settle too.
+            AnyBackend::Memory(_) => in_memory.push(Call::unlimited(call.cost)),
+            AnyBackend::Redis { limiter, time } if participates => {
                 at = time.at(now);
                 in_store.push(limiter.call(call.key, call.cost));
             }
+            AnyBackend::Redis { .. } => {}
             AnyBackend::Leases(_) => return Err(use_acquire()),
         }
     }
     if in_store.is_empty() {
-        let (decision, decisions) = check_all_each_at(&in_memory, now)?;
-        return Ok((decision.into(), decisions));
+        let (decision, each, receipt) = match options {
+            None => {
+                let (decision, each) = check_all_each_at(&in_memory, now)?;
+                (decision, each, None)
+            }
+            Some(options) => {
+                let (reservation, each) = reserve_all_each_at(&in_memory, options, now)?;
+                (reservation.decision(), each, reservation.keep())
+            }
+        };
+        let each = participants.iter().filter_map(|index| each.get(*index).copied()).collect();
+        return Ok(Charged { answer: decision.into(), each, receipt });
+    }
+    if options.is_some() {
+        return Err(VerbError::NotYet("reserving several calls in a shared store").into());
     }
     let charged = match at {
         None => Box::pin(sluicegate_redis::check_all(&in_store)).await,
         Some(now) => Box::pin(sluicegate_redis::check_all_at(&in_store, now)).await,
     };
     match charged.map_err(RequestError::from) {
+        Ok((answer, each)) => {
+            let denied = answer.decision().denied_call().and_then(|place| usize::try_from(place).ok());
+            let answer = match denied.and_then(|place| participants.get(place)) {
+                Some(index) => of_call(answer, *index),
+                None => answer,
+            };
+            Ok(Charged { answer, each, receipt: None })
+        }
         Err(error) if error.is_store_failure() => {
             // The fallback of a shadow rule does not count.
-            let deciding = participants.iter().map(|index| &calls[*index]).filter(|call| !is_shadow(call));
-            let answer = OnStoreFailure::answer_all(deciding.map(|call| call.rule.on_failure()));
-            let answer = answer.ok_or(error)?;
-            let fails_closed = |index: &usize| {
-                !is_shadow(&calls[*index]) && calls[*index].rule.on_failure() == OnStoreFailure::Deny
-            };
-            let closed = participants.iter().position(fails_closed).unwrap_or(0);
-            Ok((of_call(answer, closed), vec![answer.decision(); participants.len()]))
+            let deciding = participants.iter().filter(|index| !is_shadow(&calls[**index]));
+            let on_failure = |index: &usize| calls[*index].rule.on_failure();
+            let answer = OnStoreFailure::answer_all(deciding.clone().map(on_failure)).ok_or(error)?;
+            let closed = deciding.clone().find(|index| on_failure(index) == OnStoreFailure::Deny);
+            let each = vec![answer.decision(); participants.len()];
+            Ok(Charged { answer: of_call(answer, closed.copied().unwrap_or(0)), each, receipt: None })
         }
-        charged => charged,
+        Err(error) => Err(error),
     }
 }
 

@@ -67,7 +67,8 @@ impl<'a> Fields<'a> {
 pub(in crate::http) enum Extra<'a> {
     Nothing {},
     Taken { taken: u64 },
-    Receipt { receipt: Option<String> },
+    Reserved { receipt: Option<String>, granted: u64 },
+    ReservedAll { receipt: Option<String>, checks: Vec<Fields<'a>> },
     Lease { lease: Option<String> },
     Checks { checks: Vec<Fields<'a>> },
 }
