@@ -65,7 +65,7 @@
 //! calls to a dependency, and `sluicegate-core` holds the algorithms as pure functions.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap fails the test"))]
 
 mod answer;
 pub mod backend;
