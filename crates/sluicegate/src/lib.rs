@@ -106,6 +106,7 @@ pub use sluicegate_core::receipts::{Then, Ttl};
 pub use sluicegate_core::verbs::Unsupported;
 pub use sluicegate_core::{Decision, Denied, FullPool, RetryAfter, Span, Time, Usage, Window};
 #[cfg(feature = "derive")]
+#[doc = include_str!("../docs/derive.md")]
 pub use sluicegate_derive::Key;
 pub use store::OnFull;
 
