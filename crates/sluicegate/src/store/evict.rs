@@ -17,8 +17,8 @@
 //! In a store that several limiters share, a flood evicts keys of its own scope only: `shares.rs`
 //! says what each scope may hold, and step 5 considers only keys of scopes that exceed their share.
 //! Costs of different scopes may be in different units. So of the scopes that exceed their share,
-//! the one that does so by most loses a key. Among untrusted limits, which share one part and differ
-//! from caller to caller, the used part of the limit counts instead of the used cost.
+//! the one that does so by most loses a key. Among untrusted limits, which share one part and
+//! differ from caller to caller, the used part of the limit counts instead of the used cost.
 //!
 //! # What an evicted key leaves behind
 //!

@@ -128,7 +128,8 @@ fn hystrix_1723_an_unreported_probe_counts_as_failed() {
 }
 
 /// resilience4j#935: some of the permitted calls never reported how they ended. With all permits
-/// gone and too few outcomes it stayed half-open for ever, as waiting there has no limit by default.
+/// gone and too few outcomes it stayed half-open for ever, as waiting there has no limit by
+/// default.
 #[test]
 fn resilience4j_935_unreturned_permits_do_not_block_half_open() {
     let (payments, clock) = breaker("breaker 50%/4calls probes=3 probe-ttl=2s");
