@@ -211,7 +211,7 @@ impl Decision {
 
 /// A denial as an error, for callers that use `?`: made by [`Decision::into_result`].
 ///
-/// A denial is not a failure: no verb returns this of its own accord, and it has no
+/// A denial is not a failure: no verb returns this by itself, and it has no
 /// [`source`](core::error::Error::source).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denied(Decision);

@@ -19,6 +19,7 @@ mod pages {
 
     page!(Library, "crates/sluicegate/README.md");
     page!(Core, "crates/sluicegate-core/README.md");
+    page!(Derive, "crates/sluicegate-derive/README.md");
     page!(Guard, "crates/sluicegate-guard/README.md");
     page!(Plot, "crates/sluicegate-plot/README.md");
     page!(Redis, "crates/sluicegate-redis/README.md");

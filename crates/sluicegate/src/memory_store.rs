@@ -73,9 +73,9 @@ struct Inner {
     seal: Arc<Seal>,
     clock: AnyClock,
     tags: Mutex<Tags>,
-    /// Held while a thread waits for `tags`, so that one that locks them again and again lets
-    /// others in between.
-    turn: Mutex<()>,
+    /// Held while a thread waits for `tags`, so that a thread that locks them repeatedly does not
+    /// starve the others.
+    tags_queue: Mutex<()>,
     scopes: Mutex<Scopes>,
     queues: Arc<Queues>,
 }
@@ -286,8 +286,8 @@ impl MemoryStore {
 
     /// Locks the tags. Threads get them in turn.
     fn tags(&self) -> MutexGuard<'_, Tags> {
-        let Inner { tags, turn, .. } = &*self.inner;
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { tags, tags_queue, .. } = &*self.inner;
+        let _queued = tags_queue.lock().unwrap_or_else(PoisonError::into_inner);
         tags.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -372,7 +372,7 @@ impl MemoryStoreBuilder {
             seal: Arc::default(),
             clock: self.clock,
             tags: Mutex::default(),
-            turn: Mutex::default(),
+            tags_queue: Mutex::default(),
             scopes: Mutex::new(Scopes::new(&size)),
         };
         Ok(MemoryStore { inner: Arc::new_cyclic(inner) })

@@ -206,9 +206,9 @@ fn too_few_files_stop_the_server_only_as_long_as_they_last() {
     }
     server.signal("-TERM");
     server.wait_for("stopped");
-    let told = server.log.iter().filter(|line| line.contains("cannot accept clients")).count();
+    let logged = server.log.iter().filter(|line| line.contains("cannot accept clients")).count();
     let most = usize::try_from(begun.elapsed().as_secs()).unwrap() + 1;
-    assert!(told <= most, "told {told} times in {most} s");
+    assert!(logged <= most, "logged {logged} times in {most} s");
     assert_eq!(server.end().code(), Some(0));
 }
 

@@ -48,7 +48,7 @@ pub trait StoreDecision {
     fn denied_forever(self) -> Decision;
 }
 
-/// At least one tick: a caller told to wait 0 would retry immediately and be denied.
+/// At least one tick: a caller with a wait of 0 would retry immediately and be denied.
 const TICK: Span = Span::from_micros(1);
 
 impl StoreDecision for Decision {

@@ -394,8 +394,8 @@ fn policies_of_several_checks_have_names_of_their_own() {
         reply.header("ratelimit-policy"),
         Some(r#""inline#1";q=7;w=60, "inline#2";q=9;w=3600, "reply";q=5;w=60"#)
     );
-    let told = r#""inline#1";r=6;t=60, "inline#2";r=8;t=3600, "reply";r=3;t=60"#;
-    assert_eq!(reply.header("ratelimit"), Some(told), "of two keys the one with less");
+    let reported = r#""inline#1";r=6;t=60, "inline#2";r=8;t=3600, "reply";r=3;t=60"#;
+    assert_eq!(reply.header("ratelimit"), Some(reported), "of two keys the one with less");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The server, over real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod config;
 mod engine;

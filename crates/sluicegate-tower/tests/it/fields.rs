@@ -119,7 +119,7 @@ async fn no_name_breaks_the_fields() {
             assert_eq!(response.status(), status);
             let (policy, standing) = (read(&response, "ratelimit-policy"), read(&response, "ratelimit"));
             assert_eq!((policy.len(), standing.len(), &policy[0].0), (1, 1, &standing[0].0), "{name}");
-            assert_eq!(policy[0].1, parameters(&[("q", 1)]), "a window of 1.5 s cannot be told");
+            assert_eq!(policy[0].1, parameters(&[("q", 1)]), "a window of 1.5 s cannot be written");
             assert_eq!(field(&response, "x-evil"), None);
             if status == 429 {
                 let problem: serde_json::Value = serde_json::from_str(&text(response).await).unwrap();

@@ -30,8 +30,8 @@ impl<'a> Call<'a> {
         Call { limited: Some((limiter, key)), cost }
     }
 
-    /// A call on a key without a limit: it is always allowed and charges nothing. It keeps its index
-    /// among the calls, and its number in [`Limiter::settle_each`].
+    /// A call on a key without a limit: it is always allowed and charges nothing. It keeps its
+    /// index among the calls, and its number in [`Limiter::settle_each`].
     pub fn unlimited(cost: u64) -> Call<'a> {
         Call { limited: None, cost }
     }

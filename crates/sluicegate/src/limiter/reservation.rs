@@ -1,5 +1,5 @@
-//! Reservations: calls that are charged now and act after a delay. A receipt cancels or settles one,
-//! once.
+//! Reservations: calls that are charged now and act after a delay. A receipt cancels or settles
+//! one, once.
 
 use super::Limiter;
 use super::check_all::{self, Call};

@@ -5,20 +5,20 @@
 //! 2. a recovered key in them: dropping it is unobservable
 //! 3. while the store holds fewer, a slot freed by moving up to two keys to their other buckets
 //! 4. a recovered key anywhere in the shard, if there can be one
-//! 5. of at least three keys around the new one, the one whose eviction would let the least
-//!    through again: the one with the least used cost; of equals, the one that recovers first
+//! 5. of at least three keys around the new one, the one whose eviction would admit the least
+//!    again: the one with the least used cost; of equals, the one that recovers first
 //!    (or none, if the store denies new keys)
 //! ```
 //!
-//! So a flood of new keys, each with a little debt, evicts its own kind, and an offender at the
-//! limit stays. A key with a larger limit than others, that has used more than they can, stays too,
+//! So the keys of a flood, each with a little debt, evict each other, and an offender at the limit
+//! stays. A key with a larger limit than others, that has used more than they can, stays too,
 //! however small a share of its limit that is.
 //!
 //! In a store that several limiters share, a flood evicts keys of its own scope only: `shares.rs`
 //! says what each scope may hold, and step 5 considers only keys of scopes that exceed their share.
 //! Costs of different scopes may be in different units. So of the scopes that exceed their share,
-//! the one that does so by most gives way. Among untrusted limits, which share one part and differ
-//! from caller to caller, the used part of the limit counts instead of the used cost.
+//! the one that does so by most loses a key. Among untrusted limits, which share one part and
+//! differ from caller to caller, the used part of the limit counts instead of the used cost.
 //!
 //! # What an evicted key leaves behind
 //!
@@ -107,8 +107,8 @@ pub(super) struct Demand {
     pool: Pool,
 }
 
-/// What evicting a key would let through again, comparable within its share: the used cost. Then
-/// the time until it recovers.
+/// The cost that evicting a key would admit again, comparable within its share. Then the time until
+/// it recovers.
 ///
 /// Untrusted limits have one share, and each caller makes its own. There it is the used part of
 /// the limit: otherwise large limits, of which little is used, would evict keys at small ones.

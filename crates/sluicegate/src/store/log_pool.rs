@@ -41,7 +41,7 @@ const CANDIDATES_MIN: usize = 16;
 
 /// A log that may be evicted.
 struct Candidate {
-    /// The least gives way: of the scope that exceeds its share by most, the least harm.
+    /// The least is evicted first: of the scope that exceeds its share by most, the least harm.
     order: (Reverse<usize>, (u64, Span)),
     shard: Option<usize>,
     slot: usize,

@@ -148,7 +148,7 @@ impl Drop for ClonesPanic {
 #[test]
 fn a_panic_after_the_call_propagates_too() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
-    let (tell, told) = mpsc::channel();
+    let (tell, reported) = mpsc::channel();
     let caller = guard.clone();
     std::thread::spawn(move || {
         let held = ClonesPanic { is_clone: false };
@@ -160,7 +160,7 @@ fn a_panic_after_the_call_propagates_too() {
         let said = catch_unwind(AssertUnwindSafe(|| caller.call_in_thread(call)));
         let _ = tell.send(said.map_err(|panic| panic.downcast_ref::<&str>().copied()));
     });
-    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(Err(Some("dropped"))));
+    assert_eq!(reported.recv_timeout(Duration::from_secs(60)), Ok(Err(Some("dropped"))));
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
 }
 
@@ -186,6 +186,6 @@ fn an_algorithm_sees_calls_made_in_threads() {
     assert!(catch_unwind(AssertUnwindSafe(|| guard.call_in_thread(panics))).is_err());
     // This one panics before there is anything to poll.
     assert!(catch_unwind(AssertUnwindSafe(|| guard.call_blocking(panics))).is_err());
-    let told = [Outcome::Success, Outcome::Failure, Outcome::Failure, Outcome::Failure];
-    assert_eq!(*notes.0.lock().unwrap(), told);
+    let reported = [Outcome::Success, Outcome::Failure, Outcome::Failure, Outcome::Failure];
+    assert_eq!(*notes.0.lock().unwrap(), reported);
 }
