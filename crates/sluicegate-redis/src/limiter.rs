@@ -578,9 +578,9 @@ impl Inner {
             ScriptReply::TooManyReceipts => return Ok(None),
             reply => self.states(reply)?,
         };
-        let reserve = ReserveCall { cost, max_wait, receipt: Name(0) };
+        let reserve = ReserveCall { cost, receipt: Name(0), terms: max_wait.into() };
         let reserved = Receipts::default().reserve(&self.compiled, &mut states, now, reserve);
-        let decision = reserved.unwrap_or_else(|_| unreachable_verb());
+        let (decision, _) = reserved.unwrap_or_else(|_| unreachable_verb());
         require_agreement(success, decision.allowed())?;
         Ok(Some(decision))
     }

@@ -195,6 +195,15 @@ id! {
 }
 
 impl Receipt {
+    pub(crate) fn of_memory_of_several(several: Several) -> Receipt {
+        Receipt(Id::MemoryOfSeveral(Box::new(several)))
+    }
+
+    /// The contents of a receipt of several calls in memory.
+    pub(crate) fn several(&self) -> Option<&Several> {
+        if let Id::MemoryOfSeveral(several) = &self.0 { Some(several) } else { None }
+    }
+
     /// The receipt of several calls in a shared store, which reads it back with
     /// `stored_of_several`.
     #[doc(hidden)]

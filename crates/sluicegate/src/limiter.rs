@@ -7,6 +7,7 @@
 mod builder;
 mod check_all;
 mod error;
+mod held_receipt;
 mod observe;
 mod options;
 mod reservation;
@@ -20,6 +21,7 @@ pub use builder::{
 };
 pub use check_all::{CALLS_MAX, Call, check_all, check_all_at, check_all_each, check_all_each_at};
 pub use error::{BuildError, VerbError};
+pub(crate) use held_receipt::HeldReceipts;
 pub use observe::{Observer, StoreStats};
 pub use options::{ReserveOptions, TTL_MAX, TTL_MIN, checked_ttl};
 pub use reservation::{Reservation, reserve_all, reserve_all_at, reserve_all_each, reserve_all_each_at};
@@ -519,10 +521,14 @@ impl Limiter {
 
     /// [`Limiter::queue_denial`], counted and observed.
     fn denied_by_queue(&self, key: Fingerprint, cost: u64, now: Time) -> Option<Decision> {
-        let denial = self.queue_denial(key, cost, now)?;
+        Some(self.denied_by(key, self.queue_denial(key, cost, now)?))
+    }
+
+    /// Counts and observes the denial of a key's queue.
+    fn denied_by(&self, key: Fingerprint, denial: Decision) -> Decision {
         on_store!(&self.inner.store, store => store.as_queue_store().count(key, &denial));
         self.observe(&denial);
-        Some(denial)
+        denial
     }
 
     /// Calls the observer. No lock is held.

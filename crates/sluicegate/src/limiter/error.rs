@@ -253,6 +253,7 @@ impl From<NotReserved> for VerbError {
             NotReserved::Unsupported(error) => VerbError::Unsupported(error),
             NotReserved::TooManyReceipts => VerbError::TooManyReceipts,
             NotReserved::TooManyReceiptsOfKey => VerbError::TooManyReceiptsOfKey,
+            NotReserved::NotOpen => VerbError::NotOpen,
         }
     }
 }

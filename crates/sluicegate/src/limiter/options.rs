@@ -2,7 +2,8 @@
 
 use super::error::VerbError;
 use sluicegate_core::Span;
-use sluicegate_core::receipts::Ttl;
+use sluicegate_core::algorithm::Verb;
+use sluicegate_core::receipts::{ReserveTerms, Ttl};
 use sluicegate_core::time::YEAR;
 use std::time::Duration;
 
@@ -58,6 +59,16 @@ impl ReserveOptions {
     #[must_use]
     pub fn ttl(self, ttl: Ttl) -> ReserveOptions {
         ReserveOptions { ttl: Some(ttl), ..self }
+    }
+
+    /// The verb, which not every limit supports.
+    pub(crate) fn verb(&self) -> Verb {
+        if self.at_least.is_some() { Verb::ReserveAtLeast } else { Verb::Reserve }
+    }
+
+    pub(crate) fn terms(&self) -> ReserveTerms {
+        let &ReserveOptions { max_wait, at_least, ttl } = self;
+        ReserveTerms { max_wait, at_least, ttl }
     }
 
     /// Checks the options of a reservation of this cost.

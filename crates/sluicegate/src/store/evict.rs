@@ -36,8 +36,6 @@ use super::{Full, Guarded, Locked, Store, Vacant, claim_beyond};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
-use sluicegate_core::receipts::Receipts;
-use sluicegate_core::rollback::Times;
 use sluicegate_core::{FullPool, Span, Time};
 use std::mem;
 use std::sync::Arc;
@@ -405,7 +403,8 @@ impl<S: SlotKind> Locked<'_, S> {
                 candidates.recovered = Some(slot);
                 return;
             };
-            candidates.soonest = candidates.soonest.min(debt.recovers_in);
+            let returns_in = self.next_return(slot).map_or(Span::MAX, |at| at.since(now));
+            candidates.soonest = candidates.soonest.min(debt.recovers_in).min(returns_in);
             if !evictable {
                 continue;
             }
@@ -448,23 +447,27 @@ impl<S: SlotKind> Locked<'_, S> {
     /// The debt of a slot's key; `None` if it has recovered.
     #[inline]
     pub(super) fn debt(&mut self, slot: usize, now: Time) -> Option<Debt> {
-        if self.is_old(slot) {
-            return self.debt_under_new_limits(slot, now);
+        if self.is_old(slot) || self.has_expired_receipts(slot, now) {
+            return self.debt_if_changed(slot, now);
         }
         let (Guarded { limits_by_tag, side_table, .. }, found) = (&mut *self.guarded, self.table.slot(slot));
         S::debt(SlotState { words: found.state, side_table, slot }, limits_by_tag.limits(found.tag()), now)
     }
 
-    /// The debt of a key that has not been converted to the current limits, as if it were converted
-    /// now. Only its next call converts it.
+    #[inline]
+    fn has_expired_receipts(&self, slot: usize, now: Time) -> bool {
+        let open = self.guarded.receipt_table.as_ref();
+        open.is_some_and(|open| open.with_expired(self.table.key(slot), now).is_some())
+    }
+
+    /// The debt of a key that has expired receipts, or has not been converted to the current
+    /// limits, as if it were changed now. Only its next call does that.
     #[cold]
-    fn debt_under_new_limits(&mut self, slot: usize, now: Time) -> Option<Debt> {
-        let (times, from) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).tag());
-        let mut state = S::read(self.state_of(slot), Clone::clone);
-        let (limits_by_tag, tag) =
-            (&self.guarded.limits_by_tag, self.guarded.limits_by_tag.tag_for(self.table.key(slot)));
-        limits_by_tag.adopt(&mut state, &mut Receipts::default(), from, tag, times);
-        S::debt_of(&state, limits_by_tag.limits(tag), now)
+    fn debt_if_changed(&mut self, slot: usize, now: Time) -> Option<Debt> {
+        let key = self.table.key(slot);
+        let state = self.copy(key, now);
+        let limits_by_tag = &self.guarded.limits_by_tag;
+        S::debt_of(&state, limits_by_tag.limits(limits_by_tag.tag_for(key)), now)
     }
 }
 
