@@ -188,8 +188,10 @@ fn reserve_alone<A: Algorithm>(part: &Part<'_, A>, now: Time, max_wait: Span) ->
     }
 }
 
-/// Charges each part now, if the caller can act within `max_wait`: all of them or none. The delay
-/// is the longest of theirs. Returns what a receipt has to record of each charge.
+/// Charges each part now, if the caller can act within `max_wait`. The delay is the longest of
+/// theirs. Returns what was charged to each, if the call is allowed.
+///
+/// All limits must support it.
 pub fn reserve_all<A: Algorithm>(
     parts: &mut [Part<'_, A>],
     now: Time,

@@ -8,18 +8,23 @@
 --     a+3   period, or '' for calendar windows
 --     a+4   start of the first window, or 'first' if a call opens it
 --     a+4,5,6   calendar: when this window began, when it ends, and when the next one ends
--- State     packed end, used .. tag
+-- State     packed end, used .. tag, and maybe a mark
 -- Formula   used = 0 if now >= end; allow if used + cost <= count
 -- Reply     the state before the call; 'windows' if now is outside the given calendar windows
 
 local function fixed_window_read(key, a)
   local raw = call('GET', key)
   if raw then
-    if string.sub(raw, 15) == ARGV[a] then
+    local tag, due = string.sub(raw, 15), nil
+    if tag ~= ARGV[a] then
+      raw, due = state_split(raw)
+      tag = string.sub(raw, 15)
+    end
+    if tag == ARGV[a] then
       local ends, used = struct.unpack('<dI6', raw)
-      return { raw = raw, ends = ends, used = used }
-    elseif string.sub(raw, 15, 16) ~= '1 ' then
-      return nil, raw
+      return { raw = raw, ends = ends, used = used, due = due }
+    elseif string.sub(tag, 1, 2) ~= '1 ' then
+      return nil, raw, due
     end
   end
   -- A state of other windows counts nothing.
@@ -79,12 +84,17 @@ local function fixed_window_try(s, a)
   return true
 end
 
+-- The state of an unseen key.
+local function fixed_window_blank(a)
+  return struct.pack('<dI6', 0, 0) .. ARGV[a]
+end
+
 local function fixed_window_write(key, s, a)
-  if s.ends == 0 then
+  if s.ends == 0 and not s.due then
     call('DEL', key)
     return
   end
-  local value = struct.pack('<dI6', s.ends, s.used) .. ARGV[a]
+  local value = state_marked(struct.pack('<dI6', s.ends, s.used) .. ARGV[a], s.due)
   if s.keeps_expiry then
     call('SET', key, value, 'KEEPTTL')
   else

@@ -9,7 +9,7 @@
 --     a+4,5 due         the time that the cost takes to recover
 --     a+6   start       of a bucket with `initial`, or ''
 --     a+7,8 missing     what an unseen key lacks at `start`, as time
--- State     packed full_at, latest, part .. tag
+-- State     packed full_at, latest, part .. tag, and maybe a mark
 --           full_at is when the bucket is full again, latest when the state last changed
 -- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill;
 --           then full_at = now + ahead + due
@@ -18,11 +18,15 @@
 local function gcra_read(key, a)
   local raw = call('GET', key)
   if raw then
-    if string.sub(raw, 21) ~= ARGV[a] then
-      return nil, raw
+    local tag, due = string.sub(raw, 21), nil
+    if tag ~= ARGV[a] then
+      raw, due = state_split(raw)
+      if string.sub(raw, 21) ~= ARGV[a] then
+        return nil, raw, due
+      end
     end
     local at, latest, part = struct.unpack('<ddI4', raw)
-    return { raw = raw, at = at, latest = latest, part = part }
+    return { raw = raw, at = at, latest = latest, part = part, due = due }
   end
   local start = tonumber(ARGV[a + 6])
   if not start then
@@ -65,8 +69,13 @@ end
 local function gcra_store(key, s, a)
   -- While unseen keys are still filling, a full key must not be dropped.
   local recovered = math.max(s.at, now, (tonumber(ARGV[a + 6]) or 0) + (tonumber(ARGV[a + 7]) or 0))
-  local value = struct.pack('<ddI4', s.at, s.latest, s.part) .. ARGV[a]
+  local value = state_marked(struct.pack('<ddI4', s.at, s.latest, s.part) .. ARGV[a], s.due)
   call('SET', key, value, 'PX', string.format('%d', (recovered - now) / 1000 + slack))
+end
+
+-- The state of an unseen key, if it does not depend on the time.
+local function gcra_blank(a)
+  return ARGV[a + 6] == '' and struct.pack('<ddI4', 0, 0, 0) .. ARGV[a]
 end
 
 local function gcra_write(key, s, a)

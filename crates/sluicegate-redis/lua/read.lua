@@ -2,7 +2,8 @@
 --
 -- KEYS      one state per limit
 -- ARGV      18 per limit: a letter, and the algorithm's arguments
--- Reply     1, the time, and each state, even of another limit
+-- Reply     1, the time, and each state, even of another limit;
+--           'due', the time: receipts may have expired
 
 local algorithms = {
   b = { read = gcra_read, report = state_report },
@@ -16,7 +17,11 @@ local reply = { 1, now }
 for i = 1, #KEYS do
   local a = 3 + (i - 1) * 18
   local algorithm = algorithms[ARGV[a - 1]]
-  local s, other = algorithm.read(KEYS[i], a)
+  local s, other, due = algorithm.read(KEYS[i], a)
+  due = s and s.due or due
+  if due and now >= due then
+    return { 'due', now }
+  end
   reply[i + 2] = s and algorithm.report(s, a) or other or false
 end
 return reply

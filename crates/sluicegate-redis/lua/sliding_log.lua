@@ -11,11 +11,13 @@
 -- State     of a short log a string: '1', the version of the format .. packed filled, period ..
 --           slots. The last slot in use is the latest recorded call; it counts nothing if it was
 --           returned. Free slots at the end are all 255. `filled` is the number of slots in use
---           when the state was last rewritten; there may be more now.
+--           when the state was last rewritten; there may be more now. With a mark it begins with
+--           '!' instead of '1', and ends with a slot more: packed moment .. '!!!!!'.
 --           Of a long log a hash:
 --           't'  the tail: slots, as above, without free ones
 --           'i'  the index: '1' .. packed period .. a slot for each block, of its last time and the
 --                running total after it
+--           'd'  the mark, if there is one: packed moment
 --           and each block, named by the time in its slot of the index: slots, whose totals count
 --           from the block's slot 0
 -- Formula   allow if the costs in (now - period, now] + cost <= count
@@ -29,6 +31,7 @@
 --           aged out are deleted whenever a block is added.
 
 local SLOT = 13
+local try = redis.pcall
 -- A log of at most this many calls is a string.
 local SHORT = 200
 -- The most calls in a block, and roughly the square root of the largest count.
@@ -164,22 +167,25 @@ local function sliding_log_read(key, a)
   -- The type of a log that is rarely long is not queried first.
   local raw
   if tonumber(ARGV[a]) <= SHORT or call('TYPE', key).ok ~= 'hash' then
-    raw = redis.pcall('GET', key)
+    raw = try('GET', key)
     if not raw then
       return s
     end
   end
   local tail
   if type(raw) ~= 'string' then
-    local fields = call('HMGET', key, 'i', 't')
-    raw, tail = fields[1] or '', fields[2] or ''
+    local fields = call('HMGET', key, 'i', 't', 'd')
+    raw, tail, s.due = fields[1] or '', fields[2] or '', fields[3] and struct.unpack('<d', fields[3])
+  elseif string.byte(raw) == 33 and #raw > 2 * SLOT then
+    s.due = struct.unpack('<d', raw, #raw - SLOT + 1)
+    raw = '1' .. string.sub(raw, 2, -SLOT - 1)
   end
   if string.byte(raw) ~= 49 or tail and #raw < 22 then
-    return nil, raw
+    return nil, raw, s.due
   end
   -- A damaged state is not read.
   if not (tail and sliding_log_read_long(s, raw, tail) or not tail and sliding_log_read_short(s, raw)) then
-    return nil, raw
+    return nil, raw, s.due
   end
   s.exists = true
   s.blocks, s.last = sliding_log_last(s.index), sliding_log_last(s.tail)
@@ -222,10 +228,11 @@ local function sliding_log_report(s, a, cost)
 end
 
 -- Returns the state of a short log with these slots and some free ones.
-local function sliding_log_state(slots, period)
+local function sliding_log_state(slots, period, due)
   local filled = #slots / SLOT
   local room = string.rep('\255', SLOT * math.max(2, math.floor(filled / 8)))
-  return '1' .. struct.pack('<I4d', filled, period) .. slots .. room
+  local state = struct.pack('<I4d', filled, period) .. slots .. room
+  return due and '!' .. state .. struct.pack('<d', due) .. '!!!!!' or '1' .. state
 end
 
 local function sliding_log_index(slots, period)
@@ -248,7 +255,7 @@ local function sliding_log_put(s, index, tail)
   if s.is_long then
     call('HSET', s.key, 'i', sliding_log_index(index, s.written_for), 't', tail)
   else
-    call('SET', s.key, sliding_log_state(tail, s.written_for), 'KEEPTTL')
+    call('SET', s.key, sliding_log_state(tail, s.written_for, s.due), 'KEEPTTL')
   end
 end
 
@@ -278,7 +285,7 @@ local function sliding_log_adopt(key, s, a)
 end
 
 -- Turns a short log into a long one.
-local function sliding_log_lengthen(key, slots, period)
+local function sliding_log_lengthen(key, slots, period, due)
   local last, index, fields = sliding_log_last(slots), {}, {}
   local from = math.max(0, last - BLOCK * BLOCKS_MAX)
   index[1] = sliding_log_cut(slots, from, from)
@@ -292,6 +299,9 @@ local function sliding_log_lengthen(key, slots, period)
   index = sliding_log_index(table.concat(index), period)
   call('UNLINK', key)
   call('HSET', key, 'i', index, 't', sliding_log_cut(slots, from), unpack(fields))
+  if due then
+    call('HSET', key, 'd', struct.pack('<d', due))
+  end
 end
 
 -- Adds an entry to a long log whose tail is full. The tail becomes a block.
@@ -326,7 +336,7 @@ local function sliding_log_enter(s, a, cost)
       call('UNLINK', key)
     end
     local slots = sliding_log_pack(0, 0) .. sliding_log_pack(at, cost)
-    call('SET', key, sliding_log_state(slots, period), 'PX', expiry)
+    call('SET', key, sliding_log_state(slots, period, s.due), 'PX', expiry)
     return
   end
   -- A call in the same microsecond replaces the last entry, and so does one after an entry that
@@ -349,10 +359,10 @@ local function sliding_log_enter(s, a, cost)
       kept = sliding_log_lowered(kept, sliding_log_total(kept, 0))
     end
     if sliding_log_last(kept) <= SHORT then
-      call('SET', key, sliding_log_state(kept, period), 'PX', expiry)
+      call('SET', key, sliding_log_state(kept, period, s.due), 'PX', expiry)
       return
     end
-    sliding_log_lengthen(key, kept, period)
+    sliding_log_lengthen(key, kept, period, s.due)
     call('PEXPIRE', key, expiry)
   end
   -- Once per period is enough: an entry matters for one period, and the expiry is two away.
@@ -372,4 +382,22 @@ end
 
 local function sliding_log_write(key, s, a)
   sliding_log_enter(s, a, s.cost)
+end
+
+-- The state of an unseen key, with a mark.
+local function sliding_log_blank(a, due)
+  local none = sliding_log_pack(0, 0)
+  return sliding_log_state(none .. none, tonumber(ARGV[a + 2]), due)
+end
+
+-- Sets the mark of a log, or removes it.
+local function sliding_log_mark(s, due)
+  if not s.is_long then
+    s.due = due
+    sliding_log_put(s, s.index, s.tail)
+  elseif due then
+    call('HSET', s.key, 'd', struct.pack('<d', due))
+  else
+    call('HDEL', s.key, 'd')
+  end
 end

@@ -5,7 +5,7 @@
 --     a+1   count
 --     a+2   cost
 --     a+3   period
--- State     packed at, prev, cur .. tag at is when a call was last allowed; prev and cur are the
+-- State     packed at, prev, cur .. tag, and maybe a mark. at is when a call was last allowed; prev and cur are the
 --           counts of the windows at that time, at most 2^32 - 1 each if the limit's count is
 -- Formula   allow if prev * (period - e) / period + cur + cost <= count, multiplied out
 -- Reply     the state before the call
@@ -19,16 +19,21 @@ local function sliding_window_read(key, a)
   local raw = call('GET', key)
   local s = { raw = raw, at = 0, prev = 0, cur = 0 }
   if raw then
-    if string.sub(raw, 21) == ARGV[a] then
+    local tag = string.sub(raw, 21)
+    if tag ~= ARGV[a] then
+      raw, s.due = state_split(raw)
+      s.raw, tag = raw, string.sub(raw, 21)
+    end
+    if tag == ARGV[a] then
       s.at, s.prev, s.cur = struct.unpack('<dI6I6', raw)
       -- A limit with a larger count may have written it.
       local most = sliding_window_most(a)
       s.is_capped = math.max(s.prev, s.cur) > most
       s.prev, s.cur = math.min(s.prev, most), math.min(s.cur, most)
-    elseif string.sub(raw, 21, 22) ~= '1 ' then
-      return nil, raw
+    elseif string.sub(tag, 1, 2) ~= '1 ' then
+      return nil, raw, s.due
     else
-      s.raw, s.is_other = false, true
+      s.raw, s.is_other, s.due = false, true, nil
     end
   end
   s.stored_at, s.stored_prev, s.stored_cur = s.at, s.prev, s.cur
@@ -89,8 +94,13 @@ local function sliding_window_try(s, a)
   return true
 end
 
+-- The state of an unseen key.
+local function sliding_window_blank(a)
+  return struct.pack('<dI6I6', 0, 0, 0) .. ARGV[a]
+end
+
 local function sliding_window_write(key, s, a)
-  local value = struct.pack('<dI6I6', s.at, s.prev, s.cur) .. ARGV[a]
+  local value = state_marked(struct.pack('<dI6I6', s.at, s.prev, s.cur) .. ARGV[a], s.due)
   local period = tonumber(ARGV[a + 3])
   local faded = math.max(now, s.at - s.at % period + 2 * period)
   call('SET', key, value, 'PX', string.format('%d', (faded - now) / 1000 + slack))
@@ -102,7 +112,7 @@ local function sliding_window_adopt(key, s, a)
   if s.is_other then
     call('UNLINK', key)
   elseif s.is_capped then
-    sliding_window_write(key, { at = s.stored_at, prev = s.stored_prev, cur = s.stored_cur }, a)
+    sliding_window_write(key, { at = s.stored_at, prev = s.stored_prev, cur = s.stored_cur, due = s.due }, a)
   end
   return s
 end

@@ -1,12 +1,12 @@
 //! The backend traits for a shared store: every answer takes a round trip.
 
-use crate::limiter::{Close, RedisLimiter};
+use crate::limiter::RedisLimiter;
 use crate::semaphore::{RedisLease, RedisSemaphore};
 use sluicegate::backend::Answer;
 use sluicegate::backend::{Backend, BackendError, HeldLease, LeaseBackend, Pending, Reserved};
 use sluicegate::semaphore::{Grant, LeaseId};
 use sluicegate::wait::Acquired;
-use sluicegate::{Decision, Key, Limit, Receipt, ReserveOptions, Time, Usage, VerbError};
+use sluicegate::{Decision, Key, Limit, Receipt, ReserveOptions, Time, Usage};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -57,25 +57,23 @@ impl Backend for RedisLimiter {
 
     fn extend(
         &self,
-        _receipt: &Receipt,
-        _costs: &[u64],
-        _ttl: Option<Duration>,
-        _at: Option<Time>,
+        receipt: &Receipt,
+        costs: &[u64],
+        ttl: Option<Duration>,
+        at: Option<Time>,
     ) -> Later<Answer> {
-        Pending::Ready(Err(VerbError::NotYet("extending a reservation").into()))
+        let (inner, receipt, costs) = (Arc::clone(&self.inner), receipt.clone(), costs.to_vec());
+        Pending::later(async move { inner.extend(&receipt, &costs, ttl.map(Into::into), at).await })
     }
 
     fn cancel(&self, receipt: &Receipt, at: Option<Time>) -> Later<bool> {
         let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
-        Pending::later(async move { inner.close(&receipt, Close::Cancel, at).await })
+        Pending::later(async move { inner.cancel(&receipt, at).await })
     }
 
     fn settle(&self, receipt: &Receipt, used: &[u64], at: Option<Time>) -> Later<bool> {
-        let &[used] = used else {
-            return Pending::Ready(Err(VerbError::WrongCount { numbers: used.len(), calls: 1 }.into()));
-        };
-        let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
-        Pending::later(async move { inner.close(&receipt, Close::Settle { used }, at).await })
+        let (inner, receipt, used) = (Arc::clone(&self.inner), receipt.clone(), used.to_vec());
+        Pending::later(async move { inner.settle(&receipt, &used, at).await })
     }
 
     fn settle_detached(&self, receipt: &Receipt, used: u64) {
@@ -85,7 +83,11 @@ impl Backend for RedisLimiter {
         };
         let (inner, receipt) = (Arc::clone(&self.inner), receipt.clone());
         runtime.spawn(async move {
-            if let Err(error) = inner.close(&receipt, Close::for_usage(used), None).await {
+            let settled = match used {
+                0 => inner.cancel(&receipt, None).await,
+                _ => inner.settle(&receipt, &[used], None).await,
+            };
+            if let Err(error) = settled {
                 warn!(%error, "cannot settle a reservation; the charge stays");
             }
         });

@@ -63,7 +63,8 @@ mod store;
 pub use denial_cache::{DENIAL_CACHE_AGE_MAX, DENIAL_CACHE_KEYS_MAX};
 pub use failure::{ConnectError, OnStoreFailure};
 pub use limiter::{
-    RedisCall, RedisLimiter, RedisLimiterBuilder, RedisReservation, check_all, check_all_at, check_each,
+    RedisCall, RedisLimiter, RedisLimiterBuilder, RedisReservation, cancel_all, check_all, check_all_at,
+    check_each, extend_all, reserve_all, reserve_all_at, reserve_all_each, reserve_all_each_at, settle_all,
 };
 pub use link::{NodeHealth, without_password};
 pub use receipt::StoredReceipt;

@@ -6,8 +6,9 @@
 //! memory.
 //!
 //! ```text
-//! builder        builds a limiter              call      checks: one, a batch, all or nothing
+//! builder        builds a limiter              call      checks: one, or a batch
 //! script_calls   the verbs as script calls     reply     parses the scripts' replies
+//! several        calls, all or nothing         receipts  settle, cancel, extend and discard
 //! reservation    what `reserve` returns        denials   when a cached denial answers
 //! acquire        waits until a call is allowed, with queue and wait_guard
 //! ```
@@ -17,15 +18,20 @@ mod builder;
 mod call;
 mod denials;
 mod queue;
+mod receipts;
 mod reply;
 mod reservation;
 mod script_calls;
+mod several;
 mod wait_guard;
 
 pub use builder::RedisLimiterBuilder;
-pub use call::{RedisCall, check_all, check_all_at, check_each};
+pub use call::{RedisCall, check_each};
+pub use receipts::{cancel_all, extend_all, settle_all};
 pub use reservation::RedisReservation;
-pub(crate) use script_calls::Close;
+pub use several::{
+    check_all, check_all_at, reserve_all, reserve_all_at, reserve_all_each, reserve_all_each_at,
+};
 
 use crate::encode::EncodedLimit;
 use crate::failure::bad_state;
@@ -34,6 +40,7 @@ use crate::names::Names;
 use crate::receipt::StoredReceipt;
 use crate::round_trip::RoundTrip;
 use crate::store::RedisStore;
+use call::LimitedCall;
 use queue::LocalQueues;
 use reply::ScriptReply;
 use script_calls::{Operation, ScriptVerb, execute_each};
@@ -42,7 +49,7 @@ use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::{
     Decision, IntoLimits, Key, Limit, Limiter, Receipt, ReserveOptions, Span, Time, Usage, VerbError,
 };
-use sluicegate_core::algorithm;
+use sluicegate_core::algorithm::Verb;
 use sluicegate_core::all_of::{
     check_list, check_within_list, next_window_list, peek_list, take_list, usage_list,
 };
@@ -193,7 +200,7 @@ impl RedisLimiter {
         options: impl Into<ReserveOptions>,
     ) -> Result<RedisReservation, BackendError> {
         let reserved = self.inner.reserve(&key.to_bytes(), cost, options.into(), None).await?;
-        Ok(RedisReservation::new(self, reserved))
+        Ok(RedisReservation::new(vec![self.clone()], reserved))
     }
 
     /// Like [`RedisLimiter::reserve`], at time `now`.
@@ -208,7 +215,7 @@ impl RedisLimiter {
         now: Time,
     ) -> Result<RedisReservation, BackendError> {
         let reserved = self.inner.reserve(&key.to_bytes(), cost, options.into(), Some(now)).await?;
-        Ok(RedisReservation::new(self, reserved))
+        Ok(RedisReservation::new(vec![self.clone()], reserved))
     }
 
     /// Charges the key now; the caller acts after the answer's delay, which is at most `max_wait`.
@@ -247,7 +254,7 @@ impl RedisLimiter {
     /// # Errors
     /// If the receipt was not issued by a shared store, or the store gives no answer.
     pub async fn cancel(&self, receipt: &Receipt) -> Result<bool, BackendError> {
-        self.inner.close(receipt, Close::Cancel, None).await
+        self.inner.cancel(receipt, None).await
     }
 
     /// Like [`RedisLimiter::cancel`], at time `now`.
@@ -255,7 +262,7 @@ impl RedisLimiter {
     /// # Errors
     /// As [`RedisLimiter::cancel`].
     pub async fn cancel_at(&self, receipt: &Receipt, now: Time) -> Result<bool, BackendError> {
-        self.inner.close(receipt, Close::Cancel, Some(now)).await
+        self.inner.cancel(receipt, Some(now)).await
     }
 
     /// Changes the charge of a reservation to what was used: any rest is returned, and any excess
@@ -264,7 +271,7 @@ impl RedisLimiter {
     /// # Errors
     /// As [`RedisLimiter::cancel`].
     pub async fn settle(&self, receipt: &Receipt, used: u64) -> Result<bool, BackendError> {
-        self.inner.close(receipt, Close::Settle { used }, None).await
+        self.inner.settle(receipt, &[used], None).await
     }
 
     /// Like [`RedisLimiter::settle`], at time `now`.
@@ -272,7 +279,93 @@ impl RedisLimiter {
     /// # Errors
     /// As [`RedisLimiter::cancel`].
     pub async fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> Result<bool, BackendError> {
-        self.inner.close(receipt, Close::Settle { used }, Some(now)).await
+        self.inner.settle(receipt, &[used], Some(now)).await
+    }
+
+    /// Settles a reservation of several calls for what they actually used: see
+    /// [`RedisLimiter::settle`]. There is one number for all calls, or one for each, in their
+    /// order. All their keys must be in this limiter's scope; of others see
+    /// [`settle_all`](crate::settle_all).
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::cancel`], and if there is another count of numbers; the receipt then stays
+    /// open.
+    pub async fn settle_each(&self, receipt: &Receipt, used: &[u64]) -> Result<bool, BackendError> {
+        self.inner.settle(receipt, used, None).await
+    }
+
+    /// Like [`RedisLimiter::settle_each`], at time `now`.
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::settle_each`].
+    pub async fn settle_each_at(
+        &self,
+        receipt: &Receipt,
+        used: &[u64],
+        now: Time,
+    ) -> Result<bool, BackendError> {
+        self.inner.settle(receipt, used, Some(now)).await
+    }
+
+    /// Charges more to a reservation, as a reservation without a maximum wait would, and adds it to
+    /// the receipt. The receipt's time to live starts again, with the length `ttl` if one is given;
+    /// so does the hour for which other receipts are kept. At cost 0 nothing else happens.
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::cancel`]; if the receipt is not open ([`VerbError::NotOpen`]), the TTL is
+    /// out of bounds, or the key has too many open receipts: an extension counts like one. Then
+    /// nothing changes. A denial is not an error, and restarts nothing.
+    pub async fn extend(
+        &self,
+        receipt: &Receipt,
+        cost: u64,
+        ttl: Option<Duration>,
+    ) -> Result<Answer, BackendError> {
+        self.inner.extend(receipt, &[cost], ttl.map(Into::into), None).await
+    }
+
+    /// Like [`RedisLimiter::extend`], at time `now`.
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::extend`].
+    pub async fn extend_at(
+        &self,
+        receipt: &Receipt,
+        cost: u64,
+        ttl: Option<Duration>,
+        now: Time,
+    ) -> Result<Answer, BackendError> {
+        self.inner.extend(receipt, &[cost], ttl.map(Into::into), Some(now)).await
+    }
+
+    /// Charges more to a reservation of several calls, all or nothing: see
+    /// [`RedisLimiter::extend`]. There is one number for all calls, or one for each, in their
+    /// order. All their keys must be in this limiter's scope; of others see
+    /// [`extend_all`](crate::extend_all).
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::extend`], and if there is another count of numbers.
+    pub async fn extend_each(
+        &self,
+        receipt: &Receipt,
+        costs: &[u64],
+        ttl: Option<Duration>,
+    ) -> Result<Answer, BackendError> {
+        self.inner.extend(receipt, costs, ttl.map(Into::into), None).await
+    }
+
+    /// Like [`RedisLimiter::extend_each`], at time `now`.
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::extend_each`].
+    pub async fn extend_each_at(
+        &self,
+        receipt: &Receipt,
+        costs: &[u64],
+        ttl: Option<Duration>,
+        now: Time,
+    ) -> Result<Answer, BackendError> {
+        self.inner.extend(receipt, costs, ttl.map(Into::into), Some(now)).await
     }
 
     /// Returns when the key's next window starts, or its next unit is available, rounded up. For an
@@ -327,7 +420,8 @@ impl RedisLimiter {
 
     /// Describes a call, to be made with others: see [`check_all`] and [`check_each`].
     pub fn call(&self, key: impl Key, cost: u64) -> RedisCall<'_> {
-        RedisCall { inner: &self.inner, key: Cow::Owned(key.to_bytes().into_owned()), cost, at: None }
+        let key = Cow::Owned(key.to_bytes().into_owned());
+        RedisCall::new(LimitedCall { inner: &self.inner, key, cost, at: None })
     }
 
     /// The limits.
@@ -349,7 +443,7 @@ impl Inner {
         cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, StoreFailure> {
-        let answers = check_each(slice::from_ref(&self.call(key, cost, at))).await;
+        let answers = check_each(&[RedisCall::new(self.call(key, cost, at))]).await;
         answers.into_iter().next().unwrap_or_else(|| Err(bad_state()))
     }
 
@@ -370,7 +464,7 @@ impl Inner {
         up_to: u64,
         at: Option<Time>,
     ) -> Result<(Answer, u64), BackendError> {
-        self.require(algorithm::Verb::Take)?;
+        self.require(Verb::Take)?;
         let decided = async {
             let (success, now, mut states) =
                 self.execute_states(self.call(key, up_to, at), ScriptVerb::Take).await?;
@@ -398,7 +492,7 @@ impl Inner {
         cost: u64,
         at: Option<Time>,
     ) -> Result<Answer, BackendError> {
-        self.require(algorithm::Verb::Refund)?;
+        self.require(Verb::Refund)?;
         let _invalidate = self.invalidate_denials(key);
         let states = self.execute_states(self.call(key, cost, at), ScriptVerb::Refund).await;
         let refunded = states.map(|(_, now, states)| peek_list(&self.compiled, &states, now, 0));
@@ -413,29 +507,32 @@ impl Inner {
         at: Option<Time>,
     ) -> Result<Reserved, BackendError> {
         options.checked(cost)?;
-        if options.at_least.is_some() || options.ttl.is_some() {
-            return Err(VerbError::NotYet("at_least or a TTL in a shared store").into());
-        }
-        let max_wait = options.max_wait;
-        self.require(algorithm::Verb::Reserve)?;
+        let verb = if options.at_least.is_some() { Verb::ReserveAtLeast } else { Verb::Reserve };
+        self.require(verb)?;
         let _invalidate = self.invalidate_denials(key);
         let receipt = StoredReceipt::new(&self.scope, key);
-        let verb = ScriptVerb::Reserve { receipt: &receipt, max_wait };
+        let verb = ScriptVerb::Reserve { receipt: &receipt, options };
         let reserved = async {
             let mut round_trip = self.admit(verb).await?;
-            self.decide_reserve(&mut round_trip, self.call(key, cost, at), verb, max_wait).await
+            self.decide_reserve(&mut round_trip, self.call(key, cost, at), verb, options).await
         };
+        let mut granted = cost;
         let reserved = match reserved.await {
             Ok(None) => return Err(VerbError::TooManyReceiptsOfKey.into()),
-            Ok(Some(decision)) => Ok(decision),
+            Ok(Some((decision, of_store))) => {
+                granted = of_store;
+                Ok(decision)
+            }
             Err(failure) => Err(failure),
         };
         // A fallback issues no receipt: it would be valid in this process only.
         let answer = self.answered(reserved, |limiter| {
-            limiter.reserve(key, cost, options).ok().map(|reserved| reserved.decision())
+            let reserved = limiter.reserve(key, cost, options).ok()?;
+            granted = reserved.granted();
+            Some(reserved.decision())
         })?;
         let is_stored = answer.allowed() && answer.source() == Source::Store;
-        let granted = if answer.allowed() { cost } else { 0 };
+        let granted = if answer.allowed() { granted } else { 0 };
         Ok(Reserved::new(answer, granted, is_stored.then(|| receipt.receipt())))
     }
 
@@ -446,37 +543,10 @@ impl Inner {
         max_wait: Span,
         at: Option<Time>,
     ) -> Result<Answer, BackendError> {
-        self.require(algorithm::Verb::CheckWithin)?;
+        self.require(Verb::CheckWithin)?;
         let _invalidate = self.invalidate_denials(key);
         let decision = self.decide_within(self.call(key, cost, at), max_wait).await;
         Ok(self.answered(decision, |limiter| limiter.check_within(key, cost, max_wait.into()).ok())?)
-    }
-
-    /// Cancels or settles a reservation. A receipt of another scope counts as unknown.
-    pub(crate) async fn close(
-        self: &Arc<Inner>,
-        receipt: &Receipt,
-        close: Close,
-        at: Option<Time>,
-    ) -> Result<bool, BackendError> {
-        let receipt = StoredReceipt::read(receipt)?;
-        if receipt.scope != self.scope {
-            return Ok(false);
-        }
-        Ok(self.counted(self.close_stored(&receipt, close, at).await)?)
-    }
-
-    async fn close_stored(
-        self: &Arc<Inner>,
-        receipt: &StoredReceipt,
-        close: Close,
-        at: Option<Time>,
-    ) -> Result<bool, StoreFailure> {
-        let _invalidate = self.invalidate_denials(&receipt.key);
-        match self.execute(self.call(&receipt.key, 0, at), ScriptVerb::Close { receipt, close }).await? {
-            ScriptReply::Decided { success, .. } => Ok(success),
-            _ => Err(bad_state()),
-        }
     }
 
     pub(crate) async fn next_window(
@@ -513,17 +583,21 @@ impl Inner {
         Arc::clone(&self.limits)
     }
 
-    fn call<'a>(self: &'a Arc<Inner>, key: &'a [u8], cost: u64, at: Option<Time>) -> RedisCall<'a> {
-        RedisCall { inner: self, key: Cow::Borrowed(key), cost, at }
+    fn call<'a>(self: &'a Arc<Inner>, key: &'a [u8], cost: u64, at: Option<Time>) -> LimitedCall<'a> {
+        LimitedCall { inner: self, key: Cow::Borrowed(key), cost, at }
     }
 
     /// Fails unless all limits support the verb.
-    fn require(&self, verb: algorithm::Verb) -> Result<(), Unsupported> {
+    fn require(&self, verb: Verb) -> Result<(), Unsupported> {
         self.compiled.iter().try_for_each(|limit| limit.require(verb))
     }
 
     /// Executes one call.
-    async fn execute(&self, call: RedisCall<'_>, verb: ScriptVerb<'_>) -> Result<ScriptReply, StoreFailure> {
+    async fn execute(
+        &self,
+        call: LimitedCall<'_>,
+        verb: ScriptVerb<'_>,
+    ) -> Result<ScriptReply, StoreFailure> {
         let mut round_trip = self.admit(verb).await?;
         self.execute_in(&mut round_trip, call, verb).await
     }
@@ -539,7 +613,7 @@ impl Inner {
     async fn execute_in(
         &self,
         round_trip: &mut RoundTrip<'_>,
-        call: RedisCall<'_>,
+        call: LimitedCall<'_>,
         verb: ScriptVerb<'_>,
     ) -> Result<ScriptReply, StoreFailure> {
         let operations = [Operation { calls: slice::from_ref(&call), verb }];
@@ -550,13 +624,13 @@ impl Inner {
     /// Executes one call and decodes the states in the reply.
     async fn execute_states(
         &self,
-        call: RedisCall<'_>,
+        call: LimitedCall<'_>,
         verb: ScriptVerb<'_>,
     ) -> Result<(bool, Time, Vec<AnyState>), StoreFailure> {
         self.states(self.execute(call, verb).await?)
     }
 
-    async fn decide_within(&self, call: RedisCall<'_>, max_wait: Span) -> Result<Decision, StoreFailure> {
+    async fn decide_within(&self, call: LimitedCall<'_>, max_wait: Span) -> Result<Decision, StoreFailure> {
         let cost = call.cost;
         let (success, now, mut states) = self.execute_states(call, ScriptVerb::Within { max_wait }).await?;
         let decided = check_within_list(&self.compiled, &mut states, now, cost, max_wait);
@@ -565,24 +639,32 @@ impl Inner {
         Ok(decision)
     }
 
-    /// Decides a reservation. Returns `None` if the key has too many open receipts.
+    /// Decides a reservation, and what it is granted. Returns `None` if the key has too many open
+    /// receipts.
     async fn decide_reserve(
         &self,
         round_trip: &mut RoundTrip<'_>,
-        call: RedisCall<'_>,
+        call: LimitedCall<'_>,
         verb: ScriptVerb<'_>,
-        max_wait: Span,
-    ) -> Result<Option<Decision>, StoreFailure> {
-        let cost = call.cost;
+        options: ReserveOptions,
+    ) -> Result<Option<(Decision, u64)>, StoreFailure> {
+        let mut cost = call.cost;
         let (success, now, mut states) = match self.execute_in(round_trip, call, verb).await? {
             ScriptReply::TooManyReceipts => return Ok(None),
             reply => self.states(reply)?,
         };
-        let reserve = ReserveCall { cost, receipt: Name(0), terms: max_wait.into() };
+        if let Some(at_least) = options.at_least {
+            cost = cost.min(peek_list(&self.compiled, &states, now, 0).remaining());
+            if cost < at_least {
+                require_agreement(success, false)?;
+                return Ok(Some((peek_list(&self.compiled, &states, now, at_least), 0)));
+            }
+        }
+        let reserve = ReserveCall { cost, receipt: Name(0), terms: options.max_wait.into() };
         let reserved = Receipts::default().reserve(&self.compiled, &mut states, now, reserve);
         let (decision, _) = reserved.unwrap_or_else(|_| unreachable_verb());
         require_agreement(success, decision.allowed())?;
-        Ok(Some(decision))
+        Ok(Some((decision, cost)))
     }
 
     /// Recomputes the decision of a check from the states before the check.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sluice:1/r/api:0t|{user:42}     prefix, version, scope, the limit's index and kind, and the key
-//! sluice:1/r/api:r|{user:42}      its open receipts
+//! sluice:1/r/api:r|{user:42}      its open receipts; d: when they end
 //! sluice:1/r/jobs:0c|{user:42}    a semaphore's leases; k: the costs; w: the queue; u: its expiry;
 //!                                 x: its costs
 //! ```
@@ -81,8 +81,17 @@ impl Names {
 
     /// The receipts of a key.
     pub(crate) fn receipts(&self, key: &[u8]) -> Vec<u8> {
+        self.of_key('r', key)
+    }
+
+    /// When the receipts of a key end.
+    pub(crate) fn deadlines(&self, key: &[u8]) -> Vec<u8> {
+        self.of_key('d', key)
+    }
+
+    fn of_key(&self, letter: char, key: &[u8]) -> Vec<u8> {
         let mut name = self.prefix.clone().into_bytes();
-        name.push(b'r');
+        name.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
         add_key(&mut name, key);
         name
     }

@@ -4,6 +4,7 @@ use crate::script::Script;
 use std::sync::LazyLock;
 
 const PRELUDE: &str = include_str!("../lua/prelude.lua");
+const MARKS: &str = include_str!("../lua/marks.lua");
 const GCRA: &str = include_str!("../lua/gcra.lua");
 const FIXED_WINDOW: &str = include_str!("../lua/fixed_window.lua");
 const SLIDING_WINDOW: &str = include_str!("../lua/sliding_window.lua");
@@ -14,6 +15,7 @@ const LEASES: &str = include_str!("../lua/semaphore/leases.lua");
 const QUEUE: &str = include_str!("../lua/semaphore/queue.lua");
 const RESCALE: &str = include_str!("../lua/rescale.lua");
 const RECEIPTS: &str = include_str!("../lua/returns/receipts.lua");
+const CLOSE: &str = include_str!("../lua/returns/close.lua");
 const GCRA_RETURNS: &str = include_str!("../lua/returns/gcra.lua");
 const REPORT: &str = include_str!("../lua/report.lua");
 
@@ -32,7 +34,7 @@ pub(crate) static CHECK_FIXED_WINDOW: LazyLock<Script> = LazyLock::new(|| {
 /// A check under one sliding window.
 pub(crate) static CHECK_SLIDING_WINDOW: LazyLock<Script> = LazyLock::new(|| {
     let check = include_str!("../lua/check/sliding_window.lua");
-    Script::new([PRELUDE, SLIDING_WINDOW, check].concat())
+    Script::new([PRELUDE, MARKS, SLIDING_WINDOW, check].concat())
 });
 
 /// A check under `smooth`, at once or within a longest wait.
@@ -60,7 +62,8 @@ pub(crate) static CHECK_SLIDING_LOG_ALL: LazyLock<Script> = LazyLock::new(|| {
 /// Reads the state under any list of limits.
 pub(crate) static READ: LazyLock<Script> = LazyLock::new(|| {
     let read = include_str!("../lua/read.lua");
-    Script::new([PRELUDE, GCRA, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, SMOOTH, REPORT, read].concat())
+    let algorithms = [MARKS, GCRA, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, SMOOTH, REPORT].concat();
+    Script::new([PRELUDE, &algorithms, read].concat())
 });
 
 /// All verbs, under any list of limits.
@@ -68,6 +71,7 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         [
             PRELUDE,
+            MARKS,
             GCRA,
             FIXED_WINDOW,
             SLIDING_WINDOW,
@@ -83,6 +87,9 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
             RESCALE,
             RECEIPTS,
             include_str!("../lua/returns/convert_gcra.lua"),
+            CLOSE,
+            include_str!("../lua/returns/notice.lua"),
+            include_str!("../lua/returns/as_if.lua"),
             include_str!("../lua/verbs.lua"),
         ]
         .concat(),
@@ -92,7 +99,7 @@ pub(crate) static VERBS: LazyLock<Script> = LazyLock::new(|| {
 /// Replaces a state by its conversion.
 pub(crate) static REPLACE: LazyLock<Script> = LazyLock::new(|| {
     let replace = include_str!("../lua/replace.lua");
-    Script::new([PRELUDE, GCRA, GCRA_RETURNS, RECEIPTS, replace].concat())
+    Script::new([PRELUDE, MARKS, GCRA, GCRA_RETURNS, RECEIPTS, replace].concat())
 });
 
 /// Does nothing: the reply says whether the server accepts writes.
@@ -102,7 +109,7 @@ pub(crate) static PROBE: LazyLock<Script> =
 /// Deletes one receipt.
 pub(crate) static DISCARD: LazyLock<Script> = LazyLock::new(|| {
     let discard = include_str!("../lua/discard.lua");
-    Script::new([PRELUDE, RECEIPTS, discard].concat())
+    Script::new([PRELUDE, RECEIPTS, CLOSE, discard].concat())
 });
 
 pub(crate) static RESET: LazyLock<Script> =

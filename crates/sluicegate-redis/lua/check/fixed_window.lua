@@ -6,18 +6,26 @@
 --     3     packed: count, cost, period, start. Period 0: calendar windows. Start -1: a call opens
 --           the window
 --     4     calendar: packed: when this window began, when it ends, and when the next one ends
--- State     packed end, used .. tag
+-- State     packed end, used .. tag, and maybe a mark: see marks.lua
 -- Formula   used = 0 if now >= end; allow if used + cost <= count
 -- Reply     one string: '1' or '0' for allowed or denied, the time, ' ', and the state before, if
 --           there was one;
 --           'o', the time, ' ', the state: it is of another version, and nothing was done;
---           'a', the time, ' ': calendar windows around it are needed, and nothing was done
+--           'a', the time, ' ': calendar windows around it are needed, and nothing was done;
+--           'd', the time, ' ': receipts may have expired, and nothing was done
 
 local key, tag = KEYS[1], ARGV[2]
 local count, cost, period, start = struct.unpack('<dddd', ARGV[3])
 local raw = call('GET', key)
 if raw then
-  if string.sub(raw, 15) == tag then
+  local found = string.sub(raw, 15)
+  if found ~= tag and string.sub(found, 1, -10) == tag then
+    if now >= struct.unpack('<d', found, #tag + 1) then
+      return 'd' .. seconds .. ' ' .. micros .. ' '
+    end
+    tag, raw = found, string.sub(raw, 1, -10)
+  end
+  if found == tag then
     local ends, used = struct.unpack('<dI6', raw)
     if now < ends then
       used = used + cost

@@ -7,12 +7,13 @@
 --     3     packed: count, the parts of a microsecond; fill and due, each in whole microseconds
 --           and parts
 --     4     a bucket with `initial`: packed: start, and what an unseen key lacks then, as time
--- State     packed full_at, latest, part .. tag
+-- State     packed full_at, latest, part .. tag, and maybe a mark: see marks.lua
 -- Formula   ahead = max(full_at - now, 0); allow if ahead + due <= fill;
 --           then full_at = now + ahead + due
 -- Reply     one string: '1' or '0' for allowed or denied, the time, ' ', and the state before, if
 --           there was one;
---           or 'o', the time, ' ', the state: it is of another rate, and nothing was done
+--           'o', the time, ' ', the state: it is of another rate, and nothing was done;
+--           'd', the time, ' ': receipts may have expired, and nothing was done
 
 local unpack = struct.unpack
 local key, tag = KEYS[1], ARGV[2]
@@ -20,8 +21,14 @@ local count, fill, fill_part, whole, part = unpack('<I4dI4dI4', ARGV[3])
 local raw = call('GET', key)
 local at, latest, at_part, recovered = -1, 0, 0, 0
 if raw then
-  if string.sub(raw, 21) ~= tag then
-    return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
+  local found = string.sub(raw, 21)
+  if found ~= tag then
+    if string.sub(found, 1, -10) ~= tag then
+      return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
+    elseif now >= unpack('<d', found, #tag + 1) then
+      return 'd' .. seconds .. ' ' .. micros .. ' '
+    end
+    tag, raw = found, string.sub(raw, 1, -10)
   end
   at, latest, at_part = unpack('<ddI4', raw)
 end

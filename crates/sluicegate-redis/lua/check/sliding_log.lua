@@ -8,8 +8,9 @@
 --           its slots: the one before the oldest call that counts, the last one, if denied that of
 --           the last call that must age out before the cost fits, and that of the newest call that
 --           counts if it is not the last one;
---           or 'o', the time, ' ', the state: it is of another period or version, or damaged, and
---           nothing was done
+--           'o', the time, ' ', the state: it is of another period or version, or damaged, and
+--           nothing was done;
+--           'd', the time, ' ': receipts may have expired, and nothing was done
 
 local key, read, text = KEYS[1], struct.unpack, string.format
 local count, cost, period = read('<ddd', ARGV[2])
@@ -29,8 +30,14 @@ if size == 0 or size > 3000 then
   -- A LONG LOG
 end
 
+local mark = ''
 if byte(raw) ~= 49 then
-  return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
+  if byte(raw) ~= 33 or size < 26 then
+    return 'o' .. seconds .. ' ' .. micros .. ' ' .. raw
+  elseif now >= read('<d', raw, size - 12) then
+    return 'd' .. seconds .. ' ' .. micros .. ' '
+  end
+  mark, size = sub(raw, size - 12), size - 13
 end
 
 -- The last slot in use: those after it are free.
@@ -155,7 +162,8 @@ else
   end
   local filled = upto - first + 3
   local room = string.rep('\255', 13 * math.max(2, math.floor(filled / 8)))
-  local value = '1' .. struct.pack('<I4d', filled, period) .. kept .. struct.pack('<I7I6', at, total + cost) .. room
+  local value = (mark == '' and '1' or '!') .. struct.pack('<I4d', filled, period) .. kept
+  value = value .. struct.pack('<I7I6', at, total + cost) .. room .. mark
   call('SET', key, value, 'PX', text('%d', (at + 2 * period - now) / 1000 + slack))
 end
 return '1' .. seconds .. ' ' .. micros .. ' ' .. before .. final .. more

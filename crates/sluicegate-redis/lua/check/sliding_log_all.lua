@@ -9,6 +9,8 @@ local key, at = KEYS[1], seconds .. ' ' .. micros .. ' '
 local s, other = sliding_log_read(key, 2)
 if not s then
   return 'o' .. at .. other
+elseif s.due and now >= s.due then
+  return 'd' .. at
 end
 s = sliding_log_adopt(key, s, 2)
 local count, cost = tonumber(ARGV[2]), tonumber(ARGV[3])

@@ -4,6 +4,8 @@
     return 'o' .. seconds .. ' ' .. micros .. ' ' .. other
   elseif s.written_for ~= period then
     return 'o' .. seconds .. ' ' .. micros .. ' '
+  elseif s.due and now >= s.due then
+    return 'd' .. seconds .. ' ' .. micros .. ' '
   end
   local allowed = sliding_log_try(s, 2)
   local reply = sliding_log_report(s, 2, cost) or ''

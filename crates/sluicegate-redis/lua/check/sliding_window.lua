@@ -7,6 +7,8 @@
 local s, other = sliding_window_read(KEYS[1], 2)
 if not s then
   return 'o' .. seconds .. ' ' .. micros .. ' ' .. other
+elseif s.due and now >= s.due then
+  return 'd' .. seconds .. ' ' .. micros .. ' '
 end
 if not sliding_window_try(s, 2) then
   sliding_window_adopt(KEYS[1], s, 2)

@@ -3,7 +3,7 @@
 -- state in between.
 --
 -- ARGV a+14   period     of the rate, or 0 if a conversion keeps the moment of full recovery
---      a+15   receipts   the index of the key's receipts in KEYS
+--      a+15   receipts   the index of the key's receipts in KEYS; then its deadlines
 --      a+16   place      of the limit in its list
 --
 -- A state that needs numbers of 2^53 or more stays as it is, and so does one that cannot be read.
@@ -13,7 +13,7 @@
 -- for all limits of a list.
 local converted = {}
 
-local function gcra_convert(raw, key, a, stays)
+local function gcra_convert(raw, key, a, stays, due)
   local old_count, old_period = string.match(string.sub(raw, 21), '^1 (%d+)/(%d+) $')
   if not old_count then
     return nil
@@ -38,13 +38,13 @@ local function gcra_convert(raw, key, a, stays)
   if not whole or period > 0 and whole > CENTURY then
     return nil
   end
-  local s = { raw = raw, at = from + whole, latest = math.max(latest, now), part = new_part }
+  local s = { raw = raw, at = from + whole, latest = math.max(latest, now), part = new_part, due = due }
   if stays then
     return s
   end
   gcra_store(key, s, a)
   local index = tonumber(ARGV[a + 15])
-  local receipts = converted[index] or receipts_read(KEYS[index])
+  local receipts = converted[index] or receipts_read(KEYS[index], KEYS[index + 1])
   local limit = receipts.limits[tonumber(ARGV[a + 16])]
   if limit then
     gcra_move(limit, old_count, old_period, { at = at, part = part }, s)

@@ -13,21 +13,30 @@
 -- time that a receipt's charge has left; see gcra.lua. So a change of rate moves the reference,
 -- and no receipt.
 --
--- Cells are kept in blocks, and the header has the sum of each block, so that a call reads the
--- header and one or two blocks, however many receipts are open.
+-- A reservation is one charge, and each extension another: each has a cell of its own, in the order
+-- of creation. A receipt is closed from its newest charge on, a few charges per call (close.lua).
 --
--- Fields    '#4', the header: next number, receipts, blocks, limits, length of the text; the text
+-- Cells are kept in blocks, and the header has the sum of each block, so that a call reads the
+-- header and one or two blocks, however many charges there are.
+--
+-- Fields    '#5', the header: next number, cells, blocks, limits, length of the text; until when the
+--           receipts without a time to live are kept, and the latest end of the others; the text
 --           of the limits; per limit the stack of the last run (-1: closed) and its height, and
 --           the reference: its height, and its moment in microseconds and parts; per block the
---           first number and how many receipts it has; then cells, one per block: the sum of its
---           last run, and whether that starts in it
---           'b' and a first number, a block: names, cells
---           a name, a receipt: number, when it was made, and per limit cost, stack, waited
+--           first number and how many cells it has; then sums, one per block: the sum of its last
+--           run, and whether that starts in it
+--           'b' and a first number, a block: the names of its cells; then cells
+--           a name, a receipt: when it was made; when it ends (0: it has no time to live), and how
+--           long after a restart; what it charged in all; while it is closed, what of that is still
+--           to be returned (-1: it is open); the number of its charges; whether it returns its
+--           charge when it ends, and whether anything was returned; then its first charge
+--           a name and a number, one of the charges after the first
+-- Charge    number, cost, and per limit stack, waited
 -- Cells     per limit the columns starts ('1' or '0') and units. A block that a return has emptied
---           is not rewritten: if its sum is 0, so are its cells.
--- Later     A receipt with an expiry, with more charges or with more keys stores these behind its
---           limits; a further charge is a cell of its own, under another number. The earliest
---           expiry of each block is one more column of the header.
+--           is not rewritten: if its sum is 0, so are its cells. The cell of a first charge has
+--           the name of its receipt; that of another its number and zeros.
+-- Deadlines are a sorted set: the end of each receipt with a time to live (0 while it is closed),
+--           and a member that sorts newer receipts first: 2^53 - number, and the name.
 
 local RECEIPTS_MAX, BLOCK_MAX = 16384, 128
 -- How many old receipts one call drops.
@@ -125,15 +134,18 @@ end
 
 -- Returns the receipts of a key. `text` names its limits, and there are `limits` of them. Receipts
 -- of other limits are void. Without a `text` the limits are those of the receipts.
-local function receipts_read(key, text, limits)
-  local raw = call('HGET', key, '#4')
-  local r = { key = key, text = text, number = 1, open = 0, n = 0, limits = {}, firsts = '', sizes = '', blocks = {} }
+local function receipts_read(key, deadlines, text, limits)
+  local raw = call('HGET', key, '#5')
+  local r = {
+    key = key, deadlines = deadlines, text = text, number = 1, open = 0, n = 0, kept = 0, ends = 0,
+    limits = {}, firsts = '', sizes = '', blocks = {},
+  }
   if raw then
-    local number, open, n, count, length = struct.unpack('<dI4I4I4I4', raw)
-    local written_in = string.sub(raw, 25, 24 + length)
+    local number, open, n, count, length, kept, ends = struct.unpack('<dI4I4I4I4dd', raw)
+    local written_in = string.sub(raw, 41, 40 + length)
     if not text or written_in == text then
-      r.text, r.number, r.open, r.n = written_in, number, open, n
-      local offset = 25 + length
+      r.text, r.number, r.open, r.n, r.kept, r.ends = written_in, number, open, n, kept, ends
+      local offset = 41 + length
       for i = 1, count do
         local stack, height, reference, at, part = struct.unpack('<ddddI4', raw, offset)
         r.limits[i] = { stack = stack, height = height, reference = reference, at = at, part = part }
@@ -144,7 +156,7 @@ local function receipts_read(key, text, limits)
       r.sums = cells_read(raw, offset + 10 * n, n, r.limits)
       return r
     end
-    call('UNLINK', key)
+    call('UNLINK', key, deadlines)
   end
   for i = 1, limits or 0 do
     r.limits[i] = { stack = -1, height = 0, reference = 0, at = 0, part = 0 }
@@ -182,12 +194,19 @@ local function receipts_block(r, b)
   return block
 end
 
-local function receipts_write(r)
+-- Writes all that has changed, and the field of a receipt. Both keys expire once no receipt is
+-- needed.
+local function receipts_write(r, name, value)
   if r.open == 0 then
-    call('UNLINK', r.key)
+    call('UNLINK', r.key, r.deadlines)
     return
   end
-  local out = { struct.pack('<dI4I4I4I4', r.number, r.open, r.n, #r.limits, #r.text), r.text }
+  if r.has_ended then
+    local last = call('ZRANGE', r.deadlines, '-1', '-1', 'WITHSCORES')
+    r.ends = tonumber(last[2]) or 0
+  end
+  local number = struct.pack('<dI4I4I4I4dd', r.number, r.open, r.n, #r.limits, #r.text, r.kept, r.ends)
+  local out = { number, r.text }
   for i = 1, #r.limits do
     local limit = r.limits[i]
     out[#out + 1] = struct.pack('<ddddI4', limit.stack, limit.height, limit.reference, limit.at, limit.part)
@@ -195,25 +214,82 @@ local function receipts_write(r)
   out[#out + 1] = r.firsts
   out[#out + 1] = r.sizes
   cells_write(r.sums, out)
-  call('HSET', r.key, '#4', table.concat(out))
+  local fields = { '#5', table.concat(out), name, value }
   for first, block in pairs(r.blocks) do
     out = { block.names }
     cells_write(block.cells, out)
-    call('HSET', r.key, 'b' .. first, table.concat(out))
+    fields[#fields + 1] = 'b' .. first
+    fields[#fields + 1] = table.concat(out)
+  end
+  call('HSET', r.key, unpack(fields))
+  if value or r.has_ended or r.is_moved then
+    local expiry = string.format('%d', math.max(0, r.kept - now, r.ends - now) / 1000 + slack)
+    call('PEXPIRE', r.key, expiry)
+    if r.ends > 0 then
+      call('PEXPIRE', r.deadlines, expiry)
+    end
   end
 end
 
--- Finds an open receipt: its number, when it was made, its charges, its block and its index there.
+-- Finds a receipt: the columns of its field.
 local function receipts_find(r, name)
   local raw = r.open > 0 and call('HGET', r.key, name)
   if not raw then
     return nil
   end
-  local number, made = struct.unpack('<dd', raw)
-  local receipt = { name = name, made = made }
+  local made, ends, length, total, left, charges, cancels, returned = struct.unpack('<ddddddBB', raw)
+  return {
+    name = name, made = made, ends = ends, length = length, total = total, left = left, charges = charges,
+    cancels = cancels == 1, returned = returned == 1, first = string.sub(raw, 51),
+  }
+end
+
+-- Returns the field of a receipt.
+local function receipts_pack(receipt)
+  local head = struct.pack(
+    '<ddddddBB', receipt.made, receipt.ends, receipt.length, receipt.total, receipt.left, receipt.charges,
+    receipt.cancels and 1 or 0, receipt.returned and 1 or 0
+  )
+  return head .. receipt.first
+end
+
+-- Returns true if a receipt can be settled, cancelled and extended.
+local function receipts_is_open(receipt)
+  return receipt.left < 0 and (receipt.ends == 0 or now < receipt.ends)
+end
+
+-- Adds the deadline of a receipt, or moves it; without `ends` it is removed.
+local function receipts_set_deadline(r, receipt, ends)
+  local number = struct.unpack('<d', receipt.first)
+  local member = struct.pack('>d', 9007199254740992 - number) .. receipt.name
+  if ends then
+    call('ZADD', r.deadlines, string.format('%d', ends), member)
+  else
+    call('ZREM', r.deadlines, member)
+  end
+end
+
+-- Returns the field of a charge after the first.
+local function receipts_field(receipt, index)
+  return receipt.name .. struct.pack('<I4', index)
+end
+
+-- Finds a charge of a receipt: its number, its cost, its part under each limit, its block and its
+-- index there.
+local function receipts_charge(r, receipt, index)
+  local raw, name = receipt.first, receipt.name
+  if index > 1 then
+    raw = call('HGET', r.key, receipts_field(receipt, index))
+    if not raw then
+      return nil
+    end
+    name = string.sub(raw, 1, 8) .. string.rep('\0', 8)
+  end
+  local number, cost = struct.unpack('<dd', raw)
+  local charge = { number = number, cost = cost }
   for i = 1, #r.limits do
-    local cost, stack, waited = struct.unpack('<ddB', raw, 17 * i)
-    receipt[i] = { cost = cost, stack = stack, waited = waited == 1 }
+    local stack, waited = struct.unpack('<dB', raw, 9 * i + 8)
+    charge[i] = { stack = stack, waited = waited == 1 }
   end
   -- The last block whose first number is not larger.
   local low, high = 1, r.n
@@ -229,18 +305,17 @@ local function receipts_find(r, name)
   repeat
     at = string.find(names, name, at + 1, true)
   until not at or at % NAME == 1
-  receipt.block, receipt.at = low, at and (at - 1) / NAME + 1
-  return at and receipt
+  charge.block, charge.at = low, at and (at - 1) / NAME + 1
+  return at and charge
 end
 
--- Sets the height of a receipt under a limit.
-local function receipts_measure(r, receipt, i)
-  local charge, starts = receipt[i]
-  charge.height, starts = cells_run(receipts_block(r, receipt.block).cells[i], receipt.at)
-  if not starts and receipt.block > 1 then
-    charge.height = charge.height + cells_run(r.sums[i], receipt.block - 1)
+-- Sets the height of a charge under a limit.
+local function receipts_measure(r, charge, i)
+  local part, starts = charge[i]
+  part.height, starts = cells_run(receipts_block(r, charge.block).cells[i], charge.at)
+  if not starts and charge.block > 1 then
+    part.height = part.height + cells_run(r.sums[i], charge.block - 1)
   end
-  return charge
 end
 
 -- Takes from the end of a block, and from the blocks before it.
@@ -251,12 +326,12 @@ local function receipts_take(r, i, b, units)
   end
 end
 
--- Removes a piece of the stack below a receipt.
-local function receipts_roll_back(r, receipt, i, units)
-  local b, limit, sums = receipt.block, r.limits[i], r.sums[i]
+-- Removes a piece of the stack below a charge.
+local function receipts_roll_back(r, charge, i, units)
+  local b, limit, sums = charge.block, r.limits[i], r.sums[i]
   local cells = receipts_block(r, b).cells[i]
-  local is_last = not string.find(cells.starts, '1', receipt.at + 1, true)
-  local at, rest = cells_take(cells, receipt.at, units)
+  local is_last = not string.find(cells.starts, '1', charge.at + 1, true)
+  local at, rest = cells_take(cells, charge.at, units)
   if at > 0 then
     rest = 0
   end
@@ -342,11 +417,10 @@ local function receipts_remove_cell(r, i, b, at, size)
   end
 end
 
--- Removes a receipt. Its charges stay.
-local function receipts_remove(r, receipt)
-  local b, at = receipt.block, receipt.at
+-- Removes the cells of a charge. What it charged stays.
+local function receipts_remove_cells(r, charge)
+  local b, at = charge.block, charge.at
   local size = receipts_size(r, b)
-  call('HDEL', r.key, receipt.name)
   r.open = r.open - 1
   for i = 1, #r.limits do
     receipts_remove_cell(r, i, b, at, size)
@@ -361,29 +435,50 @@ local function receipts_remove(r, receipt)
   end
 end
 
--- Returns true if the key has room for one more receipt. If not, a few of the oldest are dropped,
--- if they are old and worthless.
+-- Removes the newest charge of a receipt, and the receipt with the last one.
+local function receipts_pop(r, receipt, charge)
+  if charge then
+    receipts_remove_cells(r, charge)
+  end
+  if receipt.charges > 1 then
+    call('HDEL', r.key, receipts_field(receipt, receipt.charges))
+  else
+    call('HDEL', r.key, receipt.name)
+    -- One that was closed in steps has a deadline too.
+    if receipt.ends > 0 then
+      receipts_set_deadline(r, receipt, nil)
+      r.has_ended = true
+    end
+  end
+  receipt.charges = receipt.charges - 1
+end
+
+-- Returns true if the key has room for one more charge. If not, a few of the oldest receipts are
+-- dropped, if they are old and worthless.
 local function receipts_have_room(r, counts_until)
   for _ = 1, r.open < RECEIPTS_MAX and 0 or DROPPED_MAX do
     local oldest = receipts_find(r, string.sub(receipts_block(r, 1).names, 1, NAME))
-    if oldest.made >= now - HOUR then
+    if not oldest or oldest.ends > 0 or oldest.charges > 1 or oldest.made >= now - HOUR then
       break
     end
+    local charge = receipts_charge(r, oldest, 1)
     for i = 1, #r.limits do
-      receipts_measure(r, oldest, i)
+      receipts_measure(r, charge, i)
     end
-    if counts_until(oldest) > now then
+    if counts_until(charge, r) > now then
       break
     end
-    receipts_remove(r, oldest)
+    receipts_pop(r, oldest, charge)
+    r.has_dropped = true
   end
   return r.open < RECEIPTS_MAX
 end
 
--- Adds a receipt. It is kept until its cost no longer counts, and for at least an hour.
-local function receipts_add(r, name, receipt, counts_until)
+-- Adds a charge to a receipt, which may be a new one, and writes both. The receipt is kept until
+-- the charge no longer counts, and for at least an hour, or for its time to live.
+local function receipts_add(r, receipt, charge, counts_until)
   local b, size = r.n, r.n > 0 and receipts_size(r, r.n) or BLOCK_MAX
-  local number = struct.pack('<d', r.number)
+  local number, is_first = struct.pack('<d', r.number), receipt.charges == 0
   if size == BLOCK_MAX then
     b, size = b + 1, 0
     r.n, r.firsts, r.sizes = b, r.firsts .. number, r.sizes .. '\0\0'
@@ -392,27 +487,30 @@ local function receipts_add(r, name, receipt, counts_until)
       cell_insert(r.sums[i], b, '0', 0)
     end
   end
-  local block, out = receipts_block(r, b), { number, struct.pack('<d', receipt.made) }
+  local block, out = receipts_block(r, b), { number, struct.pack('<d', charge.cost) }
   for i = 1, #r.limits do
-    local charge, limit, sums = receipt[i], r.limits[i], r.sums[i]
+    local part, limit, sums = charge[i], r.limits[i], r.sums[i]
     -- Heights of a stack never fall while its state is kept.
-    if charge.stack ~= limit.stack or limit.height > charge.height then
-      cell_insert(block.cells[i], size + 1, '1', charge.height)
-      cell_set(sums, b, charge.height)
+    if part.stack ~= limit.stack or limit.height > part.height then
+      cell_insert(block.cells[i], size + 1, '1', part.height)
+      cell_set(sums, b, part.height)
       sums.starts = column_put(sums.starts, 1, b, b, '1')
     else
-      local units = charge.height - limit.height
+      local units = part.height - limit.height
       cell_insert(block.cells[i], size + 1, '0', units)
       cell_set(sums, b, cell_get(sums, b) + units)
     end
-    limit.stack, limit.height = charge.stack, charge.height
-    out[#out + 1] = struct.pack('<ddB', charge.cost, charge.stack, charge.waited and 1 or 0)
+    limit.stack, limit.height = part.stack, part.height
+    out[#out + 1] = struct.pack('<dB', part.stack, part.waited and 1 or 0)
   end
-  block.names = block.names .. name
+  block.names = block.names .. (is_first and receipt.name or number .. string.rep('\0', 8))
   receipts_resize(r, b, size + 1)
   r.number, r.open = r.number + 1, r.open + 1
-  call('HSET', r.key, name, table.concat(out))
-  receipts_write(r)
-  local expiry = math.floor((math.max(counts_until(receipt), receipt.made + HOUR) - now) / 1000) + slack
-  call('PEXPIRE', r.key, string.format('%d', math.max(expiry, call('PTTL', r.key))))
+  receipt.charges, receipt.total = receipt.charges + 1, receipt.total + charge.cost
+  if is_first then
+    receipt.first = table.concat(out)
+  else
+    call('HSET', r.key, receipts_field(receipt, receipt.charges), table.concat(out))
+  end
+  r.kept = math.max(r.kept, receipt.ends == 0 and math.max(counts_until(charge, r), receipt.made + HOUR) or 0)
 end

@@ -180,12 +180,13 @@ impl Inner {
         let mut round_trip = self.store.inner.admit_return(1).await;
         let guard = WaitGuard::new(self, key);
         let verb = ScriptVerb::Wait { receipt: guard.receipt(), max_wait };
-        match self.decide_reserve(&mut round_trip, self.call(key, cost, None), verb, max_wait).await {
+        let options = max_wait.into();
+        match self.decide_reserve(&mut round_trip, self.call(key, cost, None), verb, options).await {
             Ok(None) => {
                 guard.disarm();
                 Ok(Attempt::Full)
             }
-            Ok(Some(decision)) => {
+            Ok(Some((decision, _))) => {
                 let answer = self.answered(Ok(decision), |_| None)?;
                 if decision.delay() > Span::ZERO {
                     return Ok(Attempt::Answer(answer, Some(guard)));

@@ -24,6 +24,12 @@ pub(crate) enum ScriptReply {
     NeedsWindows { now: Time },
     /// The key has too many open receipts. Nothing was done.
     TooManyReceipts,
+    /// Receipts may have expired. Nothing was done.
+    Due,
+    /// More receipts have expired than one call can close. The call has not been decided.
+    Again,
+    /// The receipt to extend is not open. Nothing was done.
+    NotOpen,
 }
 
 impl ScriptReply {
@@ -51,6 +57,9 @@ fn read(value: Value) -> Option<ScriptReply> {
             return match word.as_slice() {
                 b"windows" => Some(ScriptReply::NeedsWindows { now }),
                 b"full" => Some(ScriptReply::TooManyReceipts),
+                b"due" => Some(ScriptReply::Due),
+                b"again" => Some(ScriptReply::Again),
+                b"closed" => Some(ScriptReply::NotOpen),
                 b"other" => {
                     let Value::BulkString(state) = items.next()? else { return None };
                     // The script of a single limit returns no index.
@@ -82,6 +91,7 @@ fn one_text(text: &[u8]) -> Option<ScriptReply> {
         b'0' => Some(ScriptReply::Decided { success: false, now, states: states() }),
         b'o' => Some(ScriptReply::OtherLimit { now, state: state.to_vec(), index: 0 }),
         b'a' => Some(ScriptReply::NeedsWindows { now }),
+        b'd' => Some(ScriptReply::Due),
         _ => None,
     }
 }

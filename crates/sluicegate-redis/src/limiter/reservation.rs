@@ -1,25 +1,29 @@
 //! Reservations.
 
-use super::{Close, RedisLimiter};
+use super::RedisLimiter;
+use super::receipts::UsedReceipt;
+use crate::receipt::StoredReceipt;
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError};
-use sluicegate::{Decision, Receipt, Time};
+use sluicegate::{Decision, Receipt, Time, VerbError};
 use std::time::Duration;
+use tokio::runtime::Handle;
 
-/// The answer to [`RedisLimiter::reserve`]. If the call is allowed, its cost is charged, and stays
+/// The answer to [`RedisLimiter::reserve`] or [`reserve_all`](crate::reserve_all). If the call is allowed, its cost is charged, and stays
 /// charged unless the reservation is cancelled or settled. Dropping the reservation keeps the
 /// charge, as after a check; to cancel later or elsewhere, [`keep`](RedisReservation::keep) the
 /// receipt.
 #[derive(Debug)]
 #[must_use = "a denied reservation charges nothing; check `allowed()` first"]
 pub struct RedisReservation {
-    limiter: RedisLimiter,
+    /// One for each key of the receipt.
+    limiters: Vec<RedisLimiter>,
     reserved: Reserved,
 }
 
 impl RedisReservation {
-    pub(super) fn new(limiter: &RedisLimiter, reserved: Reserved) -> RedisReservation {
-        RedisReservation { limiter: limiter.clone(), reserved }
+    pub(super) fn new(limiters: Vec<RedisLimiter>, reserved: Reserved) -> RedisReservation {
+        RedisReservation { limiters, reserved }
     }
 
     /// The answer.
@@ -32,7 +36,7 @@ impl RedisReservation {
         self.reserved.answer.decision()
     }
 
-    /// The cost that was granted, 0 if denied.
+    /// The cost that was granted, 0 if denied. (Of several calls it is the sum of their costs.)
     pub fn granted(&self) -> u64 {
         self.reserved.granted
     }
@@ -53,7 +57,7 @@ impl RedisReservation {
     /// # Errors
     /// If the store gives no answer.
     pub async fn cancel(self) -> Result<bool, BackendError> {
-        self.close(Close::Cancel, None).await
+        self.close_cancel(None).await
     }
 
     /// Like [`RedisReservation::cancel`], at time `now`.
@@ -61,7 +65,7 @@ impl RedisReservation {
     /// # Errors
     /// As [`RedisReservation::cancel`].
     pub async fn cancel_at(self, now: Time) -> Result<bool, BackendError> {
-        self.close(Close::Cancel, Some(now)).await
+        self.close_cancel(Some(now)).await
     }
 
     /// Changes the charge to what was used: the rest is returned, an excess becomes debt. Returns
@@ -70,7 +74,7 @@ impl RedisReservation {
     /// # Errors
     /// As [`RedisReservation::cancel`].
     pub async fn settle(self, used: u64) -> Result<bool, BackendError> {
-        self.close(Close::Settle { used }, None).await
+        self.close_settle(&[used], None).await
     }
 
     /// Like [`RedisReservation::settle`], at time `now`.
@@ -78,7 +82,33 @@ impl RedisReservation {
     /// # Errors
     /// As [`RedisReservation::cancel`].
     pub async fn settle_at(self, used: u64, now: Time) -> Result<bool, BackendError> {
-        self.close(Close::Settle { used }, Some(now)).await
+        self.close_settle(&[used], Some(now)).await
+    }
+
+    /// Reports what each of several calls used: see [`RedisReservation::settle`].
+    ///
+    /// # Errors
+    /// As [`RedisReservation::cancel`], and if there is neither one number for all calls nor one
+    /// for each.
+    pub async fn settle_each(self, used: &[u64]) -> Result<bool, BackendError> {
+        self.close_settle(used, None).await
+    }
+
+    /// Charges more to the reservation: see [`RedisLimiter::extend`].
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::extend`].
+    pub async fn extend(&self, cost: u64, ttl: Option<Duration>) -> Result<Answer, BackendError> {
+        self.extend_each(&[cost], ttl).await
+    }
+
+    /// Charges more to a reservation of several calls: see [`RedisLimiter::extend_each`].
+    ///
+    /// # Errors
+    /// As [`RedisLimiter::extend_each`].
+    pub async fn extend_each(&self, costs: &[u64], ttl: Option<Duration>) -> Result<Answer, BackendError> {
+        let receipt = self.reserved.receipt.as_ref().ok_or(VerbError::NotOpen)?;
+        self.used(receipt)?.extend(costs, ttl.map(Into::into), None).await
     }
 
     /// Returns the receipt, which [`RedisLimiter::cancel`] and [`RedisLimiter::settle`] take in any
@@ -87,19 +117,36 @@ impl RedisReservation {
         self.reserved.receipt.take()
     }
 
-    async fn close(mut self, close: Close, at: Option<Time>) -> Result<bool, BackendError> {
+    async fn close_cancel(mut self, at: Option<Time>) -> Result<bool, BackendError> {
         match self.reserved.receipt.take() {
-            Some(receipt) => self.limiter.inner.close(&receipt, close, at).await,
+            Some(receipt) => Ok(self.used(&receipt)?.cancel(at).await?),
             None => Ok(false),
         }
+    }
+
+    async fn close_settle(mut self, used: &[u64], at: Option<Time>) -> Result<bool, BackendError> {
+        match self.reserved.receipt.take() {
+            Some(receipt) => self.used(&receipt)?.settle(used, at).await,
+            None => Ok(false),
+        }
+    }
+
+    fn used(&self, receipt: &Receipt) -> Result<UsedReceipt<'_>, VerbError> {
+        let limiters = self.limiters.iter().map(|limiter| &limiter.inner).collect();
+        Ok(UsedReceipt::new(StoredReceipt::read(receipt)?, limiters))
     }
 }
 
 impl Drop for RedisReservation {
     /// The caller has given up the receipt and can return nothing, so the store need not keep it.
     fn drop(&mut self) {
-        if let Some(receipt) = &self.reserved.receipt {
-            self.limiter.inner.discard_detached(receipt);
+        let Some(receipt) = self.reserved.receipt.take() else { return };
+        if let (Ok(receipt), Ok(runtime)) = (StoredReceipt::read(&receipt), Handle::try_current()) {
+            let limiters = std::mem::take(&mut self.limiters);
+            runtime.spawn(async move {
+                let limiters = limiters.iter().map(|limiter| &limiter.inner).collect();
+                UsedReceipt::new(receipt, limiters).discard().await
+            });
         }
     }
 }

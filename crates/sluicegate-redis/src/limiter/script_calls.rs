@@ -2,19 +2,17 @@
 //! first has changed nothing.
 
 use super::Inner;
-use super::call::RedisCall;
+use super::call::LimitedCall;
 use super::reply::ScriptReply;
 use crate::encode::{EXACT, EncodedLimit, LimitPosition};
-use crate::failure::unreadable_state;
+use crate::failure::{bad_state, unreadable_state};
 use crate::receipt::StoredReceipt;
 use crate::round_trip::RoundTrip;
 use crate::script::ScriptCall;
 use crate::scripts;
 use sluicegate::backend::StoreFailure;
-use sluicegate::{Receipt, Span, Time};
+use sluicegate::{ReserveOptions, Span, Then, Time};
 use sluicegate_core::bounds::CENTURY;
-use std::sync::Arc;
-use tokio::runtime::Handle;
 
 /// The most attempts at a call, besides one for each of its limits. A call is sent again with the
 /// windows of a calendar, or after a state of another limit was converted, which other processes
@@ -34,7 +32,7 @@ pub(super) enum ScriptVerb<'a> {
     },
     Reserve {
         receipt: &'a StoredReceipt,
-        max_wait: Span,
+        options: ReserveOptions,
     },
     /// Like `Reserve`, but the receipt is kept only while its caller waits, and not at all if the
     /// wait is 0.
@@ -42,49 +40,44 @@ pub(super) enum ScriptVerb<'a> {
         receipt: &'a StoredReceipt,
         max_wait: Span,
     },
-    Close {
+    Extend {
         receipt: &'a StoredReceipt,
-        close: Close,
+        ttl: Option<Span>,
     },
-}
-
-/// What happens to the charge of a receipt.
-#[derive(Clone, Copy)]
-pub(crate) enum Close {
-    /// All of it is returned.
-    Cancel,
-    /// It becomes `used`.
-    Settle { used: u64 },
-}
-
-impl Close {
-    /// Settles for `used`; a call that used nothing is cancelled.
-    pub(crate) fn for_usage(used: u64) -> Close {
-        if used == 0 { Close::Cancel } else { Close::Settle { used } }
-    }
-
-    /// The verb and its number, as the script knows them. The part of a usage above 2^53, far above
-    /// any cost that a server accepts, is not charged.
-    fn arguments(self) -> (&'static str, u64) {
-        match self {
-            Close::Cancel => ("cancel", 0),
-            Close::Settle { used } => ("settle", used.min(EXACT)),
-        }
-    }
+    /// All of the charge is returned.
+    Cancel {
+        receipt: &'a StoredReceipt,
+    },
+    /// The charge becomes the cost of the call.
+    Settle {
+        receipt: &'a StoredReceipt,
+    },
 }
 
 impl ScriptVerb<'_> {
     /// Returns `true` if the call is sent even without a free in-flight permit: it returns a
     /// charge, or its caller waits anyway.
     pub(super) fn is_always_sent(self) -> bool {
-        matches!(self, ScriptVerb::Refund | ScriptVerb::Close { .. } | ScriptVerb::Wait { .. })
+        let returns =
+            matches!(self, ScriptVerb::Refund | ScriptVerb::Cancel { .. } | ScriptVerb::Settle { .. });
+        returns || matches!(self, ScriptVerb::Wait { .. })
     }
+}
+
+/// The arguments of the script for all verbs that come before those of each key.
+#[derive(Default)]
+struct VerbArguments<'a> {
+    max_wait: u64,
+    receipt: &'a [u8],
+    ttl: u64,
+    cancels: bool,
+    takes_less: bool,
 }
 
 /// What one script call decides.
 pub(super) struct Operation<'a> {
     /// One call, or several that are charged all or nothing.
-    pub(super) calls: &'a [RedisCall<'a>],
+    pub(super) calls: &'a [LimitedCall<'a>],
     pub(super) verb: ScriptVerb<'a>,
 }
 
@@ -96,29 +89,47 @@ pub(super) async fn execute_each(
     let before = round_trip.answered();
     let mut replies: Vec<Option<Result<ScriptReply, StoreFailure>>> =
         operations.iter().map(|operation| operation.check_time().err().map(Err)).collect();
-    // The checks that met a state of another rate: the script for all verbs converts it by itself.
-    let mut converting = vec![false; operations.len()];
+    let mut ways = vec![Way::default(); operations.len()];
     let limits_max = operations.iter().map(|operation| operation.encoded().count()).max().unwrap_or(0);
-    for _ in 0..ATTEMPTS_MAX + limits_max {
+    let mut attempts = 0;
+    while attempts < ATTEMPTS_MAX + limits_max {
         let left: Vec<usize> = (0..operations.len()).filter(|index| replies[*index].is_none()).collect();
         if left.is_empty() {
             break;
         }
-        let script_call = |index: &usize| {
-            let operation = &operations[*index];
-            if converting[*index] { operation.verb_call() } else { operation.script_call() }
-        };
-        let calls: Vec<ScriptCall> = left.iter().map(script_call).collect();
+        let mut calls: Vec<ScriptCall> = Vec::with_capacity(left.len());
+        for &index in &left {
+            if ways[index].notices {
+                calls.push(operations[index].notice_call());
+            }
+            calls.push(operations[index].script_call(ways[index].by_verbs));
+        }
+        let mut answers = round_trip.send(&calls).await.into_iter();
         let mut undecided: Vec<usize> = Vec::new();
         let mut foreign: Vec<(usize, ForeignState)> = Vec::new();
-        for (index, answer) in left.into_iter().zip(round_trip.send(&calls).await) {
-            let operation = &operations[index];
+        let mut has_progress = false;
+        for index in left {
+            let (operation, way) = (&operations[index], &mut ways[index]);
+            // If noticing fails, so does the call behind it, or it finds the same again.
+            let noticed = if way.notices { answers.next() } else { None };
+            let answer = answers.next().unwrap_or_else(|| Err(bad_state()));
             match answer.and_then(ScriptReply::read) {
+                // Every such call has closed some receipts, so there is an end to it. The deadline
+                // holds for all of them.
+                Ok(ScriptReply::Again) => {
+                    way.notices = operation.may_only_look();
+                    has_progress = true;
+                }
+                Ok(ScriptReply::Due) => {
+                    has_progress |= noticed.is_some_and(|noticed| noticed.is_ok());
+                    way.by_verbs = operation.only_looks();
+                    way.notices = !way.by_verbs;
+                }
                 Ok(ScriptReply::NeedsWindows { now }) => operation.learn_windows(now),
                 Ok(ScriptReply::OtherLimit { .. })
-                    if !converting[index] && matches!(operation.verb, ScriptVerb::Check) =>
+                    if !way.by_verbs && matches!(operation.verb, ScriptVerb::Check) =>
                 {
-                    converting[index] = true;
+                    way.by_verbs = true;
                 }
                 Ok(ScriptReply::OtherLimit { now, state, index: limit }) => {
                     foreign.push((index, ForeignState { now, state, limit }));
@@ -135,6 +146,7 @@ pub(super) async fn execute_each(
             }
             undecided.push(index);
         }
+        attempts += usize::from(!has_progress);
         let mut replaced: Vec<(usize, usize)> = Vec::new();
         for (index, state) in foreign {
             // A state that several calls met is replaced once.
@@ -155,6 +167,16 @@ pub(super) async fn execute_each(
         replies.into_iter().map(|reply| reply.unwrap_or_else(|| Err(changing_limits()))).collect();
     round_trip.decided(before, replies.iter().filter(|reply| reply.is_ok()).count());
     replies
+}
+
+/// How an operation is sent.
+#[derive(Clone, Copy, Default)]
+struct Way {
+    /// By the script for all verbs: it converts a state of another rate by itself, and can look at
+    /// a key as if receipts that have expired were closed.
+    by_verbs: bool,
+    /// Behind a call that closes receipts that have expired.
+    notices: bool,
 }
 
 /// A state that was written for another limit.
@@ -182,16 +204,30 @@ impl<'a> Operation<'a> {
         matches!((self.calls, other.calls), ([one], [other]) if one.is_same_key(other))
     }
 
-    fn script_call(&self) -> ScriptCall {
+    /// Returns `true` if the operation changes nothing.
+    fn only_looks(&self) -> bool {
+        let [call] = self.calls else { return false };
+        match self.verb {
+            ScriptVerb::Read => true,
+            ScriptVerb::Check | ScriptVerb::Within { .. } | ScriptVerb::Take | ScriptVerb::Refund => {
+                call.cost == 0
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns `true` if the operation may change nothing of a key, and so leaves receipts on it
+    /// that have expired.
+    fn may_only_look(&self) -> bool {
+        matches!(self.verb, ScriptVerb::Check) || self.only_looks()
+    }
+
+    fn script_call(&self, by_verbs: bool) -> ScriptCall {
         let [call] = self.calls else { return self.verb_call() };
         match (self.verb, call.inner.encoded.as_slice()) {
-            (ScriptVerb::Read, _) => call.read_call(call.cost),
+            _ if by_verbs => self.verb_call(),
             // A cost of 0 changes nothing. A check of it is always allowed.
-            (ScriptVerb::Check | ScriptVerb::Within { .. } | ScriptVerb::Take | ScriptVerb::Refund, _)
-                if call.cost == 0 =>
-            {
-                call.read_call(0)
-            }
+            _ if self.only_looks() => call.read_call(),
             (ScriptVerb::Check, [encoded]) => call.check_call(encoded, Span::ZERO),
             (ScriptVerb::Within { max_wait }, [encoded]) if encoded.check_takes_max_wait() => {
                 call.check_call(encoded, max_wait.min(CENTURY))
@@ -202,36 +238,74 @@ impl<'a> Operation<'a> {
 
     /// A call of the script for all verbs and any list of limits.
     fn verb_call(&self) -> ScriptCall {
-        let first = self.calls.first();
-        let (at, cost) = first.map_or((None, 0), |call| (call.at, call.cost));
-        let micros = |max_wait: Span| max_wait.min(CENTURY).as_micros();
-        let (verb, number, receipt) = match self.verb {
-            ScriptVerb::Check | ScriptVerb::Read => ("check", 0, None),
-            ScriptVerb::Take => ("take", cost.min(EXACT), None),
-            ScriptVerb::Refund => ("refund", cost.min(EXACT), Some(&[][..])),
-            ScriptVerb::Within { max_wait } => ("within", micros(max_wait), None),
-            ScriptVerb::Reserve { receipt, max_wait } => {
-                ("reserve", micros(max_wait), Some(&receipt.name[..]))
+        let micros = |span: Span| span.min(CENTURY).as_micros();
+        let mut arguments = VerbArguments::default();
+        let verb = match self.verb {
+            _ if self.only_looks() => "read",
+            ScriptVerb::Check | ScriptVerb::Read => "check",
+            ScriptVerb::Take => "take",
+            ScriptVerb::Refund => "refund",
+            ScriptVerb::Within { max_wait } => {
+                arguments.max_wait = micros(max_wait);
+                "within"
             }
-            ScriptVerb::Wait { receipt, max_wait } => ("wait", micros(max_wait), Some(&receipt.name[..])),
-            ScriptVerb::Close { receipt, close } => {
-                let (verb, number) = close.arguments();
-                (verb, number, Some(&receipt.name[..]))
+            ScriptVerb::Reserve { receipt, options } => {
+                let ttl = options.ttl.map_or(0, |ttl| ttl.length.as_micros());
+                let cancels = options.ttl.is_some_and(|ttl| ttl.then == Then::Cancel);
+                let (max_wait, takes_less) = (micros(options.max_wait), options.at_least.is_some());
+                arguments = VerbArguments { receipt: &receipt.name, max_wait, ttl, cancels, takes_less };
+                "reserve"
+            }
+            ScriptVerb::Wait { receipt, max_wait } => {
+                arguments = VerbArguments { receipt: &receipt.name, max_wait: micros(max_wait), ..arguments };
+                "wait"
+            }
+            ScriptVerb::Extend { receipt, ttl } => {
+                let ttl = ttl.map_or(0, Span::as_micros);
+                arguments = VerbArguments { receipt: &receipt.name, ttl, ..arguments };
+                "extend"
+            }
+            ScriptVerb::Cancel { receipt } => {
+                arguments.receipt = &receipt.name;
+                "cancel"
+            }
+            ScriptVerb::Settle { receipt } => {
+                arguments.receipt = &receipt.name;
+                "settle"
             }
         };
-        let mut names: Vec<Vec<u8>> = self.calls.iter().flat_map(RedisCall::state_names).collect();
-        let limits = names.len();
-        names.extend(self.calls.iter().map(|call| call.inner.names.receipts(&call.key)));
-        let mut script_call = ScriptCall::new(&scripts::VERBS, &names).at(at);
-        script_call.arg(verb).arg(limits).arg(number).arg(receipt.unwrap_or_default());
-        script_call.arg(first.map_or("", |call| &call.inner.tags));
-        for (index, call) in self.calls.iter().enumerate() {
+        self.verbs_call(verb, &arguments)
+    }
+
+    /// A call that closes receipts that have expired, and does nothing else.
+    fn notice_call(&self) -> ScriptCall {
+        self.verbs_call("notice", &VerbArguments::default())
+    }
+
+    fn verbs_call(&self, verb: &str, arguments: &VerbArguments<'_>) -> ScriptCall {
+        let mut names: Vec<Vec<u8>> = Vec::with_capacity(4 * self.calls.len());
+        for call in self.calls {
+            names.extend(call.state_names());
+            names.extend(call.receipt_names());
+        }
+        let mut script_call =
+            ScriptCall::new(&scripts::VERBS, &names).at(self.calls.first().and_then(|call| call.at));
+        let VerbArguments { max_wait, receipt, ttl, cancels, takes_less } = arguments;
+        script_call.arg(verb).arg(self.calls.len()).arg(*max_wait).arg(*receipt).arg(*ttl);
+        script_call.arg(if *cancels { "cancel" } else { "" }).arg(u8::from(*takes_less));
+        let mut receipts = 1;
+        for call in self.calls {
+            let limits = call.inner.encoded.len();
+            receipts += limits;
+            script_call.arg(limits).arg(&call.inner.tags).arg(call.cost.min(EXACT));
             let cost = match self.verb {
                 ScriptVerb::Take => call.cost.min(1),
-                ScriptVerb::Refund | ScriptVerb::Close { .. } => 0,
+                ScriptVerb::Reserve { options, .. } => options.at_least.unwrap_or(call.cost),
+                ScriptVerb::Refund | ScriptVerb::Cancel { .. } | ScriptVerb::Settle { .. } => 0,
                 _ => call.cost,
             };
-            call.add_blocks(&mut script_call, cost, limits + index + 1);
+            call.add_blocks(&mut script_call, cost, receipts);
+            receipts += 2;
         }
         script_call
     }
@@ -245,7 +319,9 @@ impl<'a> Operation<'a> {
         let encoded = &inner.encoded[index];
         let converted = encoded.convert(&other.state, other.now, inner.preserve_recovery_time);
         let (state, recovered) = converted.ok_or_else(unreadable_state)?;
-        let names = [inner.names.state(index, encoded.letter, &call.key), inner.names.receipts(&call.key)];
+        let name = inner.names.state(index, encoded.letter, &call.key);
+        let [receipts, deadlines] = call.receipt_names();
+        let names = [name, receipts, deadlines];
         let mut script_call = ScriptCall::new(&scripts::REPLACE, &names).at(call.at);
         script_call.arg(other.state).arg(state).arg(recovered).arg(index + 1);
         round_trip.send_one(&script_call).await.map(|_| ())
@@ -266,7 +342,7 @@ impl<'a> Operation<'a> {
     }
 }
 
-impl RedisCall<'_> {
+impl LimitedCall<'_> {
     /// A check under the limiter's only limit.
     fn check_call(&self, encoded: &EncodedLimit, max_wait: Span) -> ScriptCall {
         let name = self.inner.names.state(0, encoded.letter, &self.key);
@@ -275,10 +351,10 @@ impl RedisCall<'_> {
         script_call
     }
 
-    fn read_call(&self, cost: u64) -> ScriptCall {
+    fn read_call(&self) -> ScriptCall {
         let names: Vec<Vec<u8>> = self.state_names().collect();
         let mut script_call = ScriptCall::new(&scripts::READ, &names).at(self.at);
-        self.add_blocks(&mut script_call, cost, 0);
+        self.add_blocks(&mut script_call, self.cost, 0);
         script_call
     }
 
@@ -296,31 +372,20 @@ impl RedisCall<'_> {
         let encoded = self.inner.encoded.iter().enumerate();
         encoded.map(|(index, encoded)| self.inner.names.state(index, encoded.letter, &self.key))
     }
+
+    /// The names of the key's receipts and of their deadlines.
+    pub(super) fn receipt_names(&self) -> [Vec<u8>; 2] {
+        [self.inner.names.receipts(&self.key), self.inner.names.deadlines(&self.key)]
+    }
 }
 
 impl Inner {
-    /// Discards a receipt that is no longer needed; the charge stays.
-    pub(super) async fn discard(&self, receipt: &StoredReceipt) -> Result<(), StoreFailure> {
-        let mut script_call =
-            ScriptCall::new(&scripts::DISCARD, &[self.names.receipts(&receipt.key)]).at(None);
-        script_call.arg(&receipt.name[..]);
-        self.store.inner.admit_return(1).await.send_one(&script_call).await.map(|_| ())
-    }
-
-    /// Discards a receipt in the background. If that fails, the receipt makes room for others once
-    /// its charge no longer counts.
-    pub(crate) fn discard_detached(self: &Arc<Inner>, receipt: &Receipt) {
-        if let (Ok(receipt), Ok(runtime)) = (StoredReceipt::read(receipt), Handle::try_current()) {
-            let inner = Arc::clone(self);
-            runtime.spawn(async move { inner.discard(&receipt).await });
-        }
-    }
-
     pub(super) async fn reset_states(&self, keys: &[&[u8]]) -> Result<(), StoreFailure> {
         let reset = |key: &&[u8]| {
             let encoded = self.encoded.iter().enumerate();
             let states = encoded.map(|(index, encoded)| self.names.state(index, encoded.letter, key));
-            let names: Vec<Vec<u8>> = states.chain([self.names.receipts(key)]).collect();
+            let receipts = [self.names.receipts(key), self.names.deadlines(key)];
+            let names: Vec<Vec<u8>> = states.chain(receipts).collect();
             ScriptCall::new(&scripts::RESET, &names).at(None)
         };
         let calls: Vec<ScriptCall> = keys.iter().map(reset).collect();

@@ -1,6 +1,6 @@
 //! Cancels the charge of a waiter that is dropped.
 
-use super::{Close, Inner};
+use super::Inner;
 use crate::receipt::StoredReceipt;
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -42,7 +42,7 @@ impl WaitGuard {
         if let Some(runtime) = self.runtime.take() {
             let (inner, receipt) = (Arc::clone(&self.inner), self.receipt.clone());
             // If this fails, the receipt makes room for others once its charge no longer counts.
-            runtime.spawn(async move { inner.discard(&receipt).await });
+            runtime.spawn(async move { inner.discard(receipt).await });
         }
     }
 }
@@ -51,7 +51,7 @@ impl Drop for WaitGuard {
     fn drop(&mut self) {
         if let (true, Some(runtime)) = (self.is_armed, self.runtime.take()) {
             let (inner, receipt) = (Arc::clone(&self.inner), self.receipt.clone());
-            runtime.spawn(async move { inner.close_stored(&receipt, Close::Cancel, None).await });
+            runtime.spawn(async move { inner.cancel_stored(receipt).await });
         }
     }
 }

@@ -46,8 +46,4 @@ impl Wait for Connected {
     fn latest() -> Time {
         Time::from_micros((1 << 53) - 2 * 3_153_600_000_000_000 - 10).unwrap()
     }
-
-    fn has_budgets() -> bool {
-        false
-    }
 }
