@@ -86,11 +86,6 @@ impl StoredReceipt {
         })
     }
 
-    /// Returns `true` if it was issued for several calls.
-    pub(crate) fn is_of_several(&self) -> bool {
-        self.of_several
-    }
-
     /// Returns the number of each key: the sum of those of its calls. There is one number for each
     /// call, or a single one that applies to each.
     ///

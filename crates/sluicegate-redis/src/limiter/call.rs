@@ -48,7 +48,8 @@ impl<'a> RedisCall<'a> {
         self.cost
     }
 
-    /// Sets the time of the call, for tests and replays with [`check_each`].
+    /// Sets the time of the call, for tests and replays with [`check_each`] and
+    /// [`settle_all`](crate::settle_all).
     pub fn at(self, now: Time) -> RedisCall<'a> {
         let limited = self.limited.map(|call| LimitedCall { at: Some(now), ..call });
         RedisCall { limited, ..self }

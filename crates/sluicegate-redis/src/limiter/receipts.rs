@@ -33,9 +33,9 @@ pub(super) struct UsedReceipt<'a> {
 /// If the receipt was not issued by a shared store, there is another count of calls, or the store
 /// gives no answer.
 pub async fn settle_all(receipt: &Receipt, calls: &[RedisCall<'_>]) -> Result<bool, BackendError> {
-    let (used, numbers) = of_calls(receipt, calls)?;
+    let (used, numbers, at) = of_calls(receipt, calls)?;
     match used {
-        Some(used) => used.settle(&numbers, None).await,
+        Some(used) => used.settle(&numbers, at).await,
         None => Ok(false),
     }
 }
@@ -46,8 +46,9 @@ pub async fn settle_all(receipt: &Receipt, calls: &[RedisCall<'_>]) -> Result<bo
 /// # Errors
 /// As [`settle_all`].
 pub async fn cancel_all(receipt: &Receipt, calls: &[RedisCall<'_>]) -> Result<bool, BackendError> {
-    match of_calls(receipt, calls)?.0 {
-        Some(used) => Ok(used.cancel(None).await?),
+    let (used, _, at) = of_calls(receipt, calls)?;
+    match used {
+        Some(used) => Ok(used.cancel(at).await?),
         None => Ok(false),
     }
 }
@@ -63,15 +64,15 @@ pub async fn extend_all(
     calls: &[RedisCall<'_>],
     ttl: Option<Duration>,
 ) -> Result<Answer, BackendError> {
-    let (used, numbers) = of_calls(receipt, calls)?;
-    used.ok_or(VerbError::NotOpen)?.extend(&numbers, ttl.map(Into::into), None).await
+    let (used, numbers, at) = of_calls(receipt, calls)?;
+    used.ok_or(VerbError::NotOpen)?.extend(&numbers, ttl.map(Into::into), at).await
 }
 
-/// Returns a receipt with the limiters of calls, `None` if they are not its calls, and their costs.
-fn of_calls<'a>(
-    receipt: &Receipt,
-    calls: &'a [RedisCall<'_>],
-) -> Result<(Option<UsedReceipt<'a>>, Vec<u64>), VerbError> {
+/// A receipt with the limiters of calls, `None` if they are not its calls; their costs and their
+/// time.
+type OfCalls<'a> = (Option<UsedReceipt<'a>>, Vec<u64>, Option<Time>);
+
+fn of_calls<'a>(receipt: &Receipt, calls: &'a [RedisCall<'_>]) -> Result<OfCalls<'a>, VerbError> {
     let receipt = StoredReceipt::read(receipt)?;
     let numbers: Vec<u64> = calls.iter().map(RedisCall::cost).collect();
     if numbers.len() != receipt.calls.len() {
@@ -81,15 +82,16 @@ fn of_calls<'a>(
         (Some((scope, key)), Some(call)) => call.inner.scope == scope && *call.key == *key,
         (known, call) => known.is_none() && call.is_none(),
     };
+    let at = calls.iter().find_map(|call| call.limited.as_ref()?.at);
     if !receipt.calls().zip(calls).all(is_same) {
-        return Ok((None, numbers));
+        return Ok((None, numbers, at));
     }
     let of_key = |key: usize| {
         let call = receipt.calls.iter().position(|index| index.map(usize::from) == Some(key))?;
         Some(calls.get(call)?.limited.as_ref()?.inner)
     };
     let limiters = (0..receipt.keys.len()).filter_map(of_key).collect();
-    Ok((Some(UsedReceipt { receipt, limiters }), numbers))
+    Ok((Some(UsedReceipt { receipt, limiters }), numbers, at))
 }
 
 impl Inner {
@@ -224,7 +226,7 @@ impl<'a> UsedReceipt<'a> {
             self.receipt.calls.iter().position(|index| index.map(usize::from) == Some(key)).unwrap_or(0)
         };
         let calls = (0..calls.len()).map(|key| (first_call(key), limits_of(key)));
-        let decision = if self.receipt.is_of_several() { attributed(decision, calls) } else { decision };
+        let decision = attributed(decision, calls);
         require_agreement(success, decision.allowed())?;
         Ok(Answer::new(decision, Source::Store))
     }

@@ -20,5 +20,6 @@ mod parity;
 mod permissions;
 mod rolling_change;
 mod semaphore;
+mod several_keys;
 mod support;
 mod waiting;
