@@ -15,6 +15,7 @@ macro_rules! page {
 #[cfg(doctest)]
 mod pages {
     page!(Readme, "README.md");
+    page!(Budgets, "docs/budgets.md");
     page!(Tower, "docs/tower.md");
 
     page!(Library, "crates/sluicegate/README.md");

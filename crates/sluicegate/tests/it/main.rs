@@ -18,6 +18,7 @@ mod large_counts;
 mod limiter;
 mod log_pool;
 mod memory_store;
+mod published_failures;
 mod reserve;
 #[cfg(not(loom))]
 mod semaphore;
