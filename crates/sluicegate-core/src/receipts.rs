@@ -336,7 +336,9 @@ impl Receipts {
                 _ => Charge::VOID,
             };
             let all: Vec<Charge> = (0..limits.len()).map(of_limit).collect();
-            self.charged(now);
+            for (latest, _) in self.latest.iter_mut().zip(&charged).filter(|(_, charged)| **charged) {
+                *latest = now.max(*latest);
+            }
             lifetime.extensions.push(self.push(limits, OpenReceipt { receipt, made: now }, &all));
             lifetime.cost = lifetime.cost.saturating_add(cost);
         }
@@ -520,8 +522,8 @@ impl Receipts {
         self.latest.get(position).copied().unwrap_or(Time::EPOCH)
     }
 
-    /// Returns the number of open receipts and of their extensions. Each receipt is kept until it is
-    /// cancelled, settled or expires.
+    /// Returns the number of open receipts and of their extensions. Each receipt is kept until it
+    /// is cancelled, settled or expires.
     pub fn len(&self) -> usize {
         self.blocks.iter().map(|block| block.open.len()).sum()
     }

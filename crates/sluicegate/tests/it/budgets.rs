@@ -1,4 +1,5 @@
-//! Budgets: reservations of at least some cost, with a time to live, extended, and of several calls.
+//! Budgets: reservations of at least some cost, with a time to live, extended, and of several
+//! calls.
 
 use sluicegate::clock::ManualClock;
 use sluicegate::{
