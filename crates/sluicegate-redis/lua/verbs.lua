@@ -119,17 +119,20 @@ local function decide()
         end
         as_if(names)
       end
-      local function on_close(receipt)
-        has_closed, has_returned = true, has_returned or receipt.returned
+      local function on_step(receipt)
+        has_closed = has_closed or receipt.charges == 0
+        has_returned = has_returned or receipt.returned
       end
-      has_more = key_notice(key, closes and name, on_close) or has_more
+      has_more = key_notice(key, verb == 'cancel' and name, on_step) or has_more
       key_read(key)
     end
   end
-  if has_more then
+  if has_returned then
+    return { 1, now }
+  elseif has_more then
     return { 'again', now }
   elseif has_closed or verb == 'notice' then
-    return { has_returned and 1 or 0, now }
+    return { 0, now }
   end
 
   for i, part in ipairs(parts) do
@@ -263,6 +266,8 @@ local function decide()
         end
       end
       receipt.left = math.max(0, receipt.total - used)
+      -- The caller is answered now.
+      receipt.returned = verb == 'settle'
       is_closed = receipt_close(key, key.r, receipt, now) and is_closed
       receipts_write(key.r)
       if receipt.charges > 0 then
@@ -330,10 +335,29 @@ local function decide()
   for _, key in ipairs(taking) do
     local r, cost = key.r, key.parts[1].cost
     local charge = { cost = cost }
+    local receipt = r and (key.receipt or { ends = 0, length = 0, total = 0, left = -1, charges = 0 })
+    local ends
+    if r then
+      receipt.name, receipt.made = name, verb == 'wait' and now - HOUR or now
+      receipt.length = ttl > 0 and ttl or receipt.length
+      if verb == 'reserve' then
+        receipt.cancels = ARGV[7] == 'cancel'
+      end
+      if receipt.length > 0 then
+        -- A moment that no clock reaches is not exact.
+        ends = math.min(now + receipt.length, 9007199254740991)
+        receipt.ends, r.ends = ends, math.max(r.ends, ends)
+      end
+    end
     for i, part in ipairs(key.parts) do
       if cost > 0 then
+        local due = ends and math.min(part.s.due or ends, ends) or part.s.due
+        part.s.due = not part.rules.is_written and due or part.s.due
         part.rules.charge(part.s, part.a, cost)
         write(part)
+        if due and part.s.due ~= due then
+          sliding_log_mark(part.s, due)
+        end
       end
       if r then
         local stack, height = part.rules.record(part.s, part.a, r.limits[i], r.number)
@@ -341,27 +365,16 @@ local function decide()
       end
     end
     if r then
-      local receipt = key.receipt or { name = name, ends = 0, length = 0, total = 0, left = -1, charges = 0 }
-      receipt.made = verb == 'wait' and now - HOUR or now
-      if verb == 'reserve' then
-        receipt.cancels = ARGV[7] == 'cancel'
-      end
-      receipt.length = ttl > 0 and ttl or receipt.length
-      if receipt.length > 0 then
-        -- A moment that no clock reaches is not exact.
-        receipt.ends = math.min(now + receipt.length, 9007199254740991)
-        r.ends = math.max(r.ends, receipt.ends)
-      end
       if cost > 0 or not key.receipt then
         receipts_add(r, receipt, charge, key.counts_until)
       else
         r.kept = math.max(r.kept, receipt.ends == 0 and now + HOUR or 0)
       end
-      if receipt.ends > 0 then
-        receipts_set_deadline(r, receipt, receipt.ends)
+      if ends then
+        receipts_set_deadline(r, receipt, ends)
       end
       receipts_write(r, name, receipts_pack(receipt))
-      if receipt.ends > 0 then
+      if ends and cost == 0 then
         key_mark(key)
       end
     end

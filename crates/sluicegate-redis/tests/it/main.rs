@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod atomic;
+mod bounded_budgets;
 mod bounded_leases;
 mod bounded_logs;
 mod bounded_work;
