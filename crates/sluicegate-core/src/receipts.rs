@@ -960,4 +960,109 @@ mod tests {
         }
         assert!(receipts.is_empty() && limits[0].remaining(&states[0], now) == 1_000_000);
     }
+
+    fn bucket(burst: u64) -> [TokenBucket; 1] {
+        [TokenBucket::new(Rate::new(1, Span::from_micros(60_000_000)).unwrap(), burst).unwrap()]
+    }
+
+    fn with_ttl(number: u64, ttl: Ttl) -> ReserveCall {
+        let terms = ReserveTerms { ttl: Some(ttl), ..ReserveTerms::default() };
+        ReserveCall { cost: 1, receipt: Receipt(number), terms }
+    }
+
+    const START: Time = Time::saturating_from_micros(1_000_000_000);
+
+    fn after(micros: u64) -> Time {
+        START.saturating_add(Span::from_micros(micros))
+    }
+
+    /// Reserves one after another at the times and for the lengths that are given.
+    fn reserved(
+        limits: &[TokenBucket],
+        states: &mut [crate::cell::Cell],
+        number: u64,
+        at_and_length: impl Fn(u64) -> (u64, u64),
+    ) -> Receipts {
+        let mut receipts = Receipts::default();
+        for number in 0..number {
+            let (at, length) = at_and_length(number);
+            let call = with_ttl(number, Ttl::cancel(Span::from_micros(length)));
+            assert!(receipts.reserve(limits, states, after(at), call).unwrap().0.allowed());
+        }
+        receipts
+    }
+
+    #[test]
+    fn many_receipts_that_expire_together_are_all_returned() {
+        let limits = bucket(1_000_000);
+        // At one moment; each at its own, the oldest first; and the newest first.
+        let orders: [fn(u64) -> (u64, u64); 3] =
+            [|_| (0, 20_000), |number| (0, 3_616 + number), |number| (0, 20_000 - number)];
+        for order in orders {
+            let mut states = [crate::cell::Cell::UNSEEN];
+            let mut receipts = reserved(&limits, &mut states, 16_384, order);
+            assert_eq!(receipts.len(), 16_384);
+            assert!(!receipts.has_expired(after(3_615)) && receipts.has_expired(after(20_000)));
+            assert!(receipts.expire(&limits, &mut states, after(20_000)));
+            assert!(receipts.is_empty() && receipts.lifetimes.is_none());
+            assert_eq!(limits[0].remaining(&states[0], after(20_000)), 1_000_000);
+        }
+    }
+
+    /// Blocks become one while receipts expire, and a charge is found in whichever it is by then.
+    #[test]
+    fn charges_are_found_in_blocks_that_became_one() {
+        let limits = bucket(1_000);
+        let mut states = [crate::cell::Cell::UNSEEN];
+        let mut receipts = reserved(&limits, &mut states, 40, |number| (number, 1_000));
+        for number in (0..40).step_by(3) {
+            let terms = (2, None);
+            let extended = receipts.extend(&limits, &mut states, after(50), Receipt(number), terms);
+            assert!(extended.unwrap().allowed());
+        }
+        assert_eq!(receipts.len(), 54);
+        for number in (0..40).filter(|number| number % 3 > 0) {
+            assert!(receipts.settle(&limits, &mut states, after(60), Receipt(number), 1));
+        }
+        assert!(receipts.blocks.len() <= 14, "{} blocks", receipts.blocks.len());
+        assert_eq!(limits[0].remaining(&states[0], after(60)), 1_000 - 40 - 28);
+        // They expire a millisecond after their extension, not after the reservation.
+        assert!(!receipts.has_expired(after(1_049)));
+        assert_eq!(receipts.next_return(), Some(after(1_050)));
+        assert!(receipts.expire(&limits, &mut states, after(1_050)) && receipts.is_empty());
+        assert_eq!(limits[0].remaining(&states[0], after(1_050)), 1_000 - 26);
+    }
+
+    #[test]
+    fn a_kept_charge_stays_when_its_receipt_expires() {
+        let limits = bucket(10);
+        let (mut states, mut receipts) = ([crate::cell::Cell::UNSEEN], Receipts::default());
+        let call = with_ttl(0, Ttl::keep(Span::from_micros(10)));
+        assert!(receipts.reserve(&limits, &mut states, START, call).unwrap().0.allowed());
+        assert_eq!(receipts.next_return(), None);
+        assert!(!receipts.expire(&limits, &mut states, after(10)));
+        assert!(receipts.is_empty() && limits[0].remaining(&states[0], after(10)) == 9);
+    }
+
+    /// Neither an age of an hour nor that its charge has leaked ends a receipt with a time to live.
+    #[test]
+    fn receipts_without_a_time_to_live_expire_behind_those_with_one() {
+        let limits = [TokenBucket::new(Rate::new(1, Span::from_micros(1)).unwrap(), 100).unwrap()];
+        let (mut states, mut receipts) = ([crate::cell::Cell::UNSEEN], Receipts::default());
+        let call_with_ttl = with_ttl(0, Ttl::keep(Span::from_micros(1_000_000)));
+        let _ = receipts.reserve(&limits, &mut states, START, call_with_ttl).unwrap();
+        for number in 1..10 {
+            let _ = receipts.reserve(&limits, &mut states, START, call(number, 1, Span::ZERO)).unwrap();
+        }
+        let _ = receipts.extend(&limits, &mut states, after(50_000), Receipt(5), (1, None)).unwrap();
+        let now = after(100_000);
+        receipts.expire_worthless(&limits, &states, now, Some(after(50_000)));
+        let open =
+            |receipts: &Receipts| (0..10).map(Receipt).filter(|receipt| receipts.is_open(*receipt)).count();
+        assert_eq!(open(&receipts), 2);
+        receipts.expire_worthless(&limits, &states, now, Some(now));
+        assert_eq!(open(&receipts), 1, "the extended one is old enough by now");
+        receipts.expire_worthless(&limits, &states, now, None);
+        assert!(receipts.is_empty() && receipts.lifetimes.is_none());
+    }
 }

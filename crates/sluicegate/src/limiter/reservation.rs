@@ -10,7 +10,7 @@ use super::store_by_algorithm::on_store;
 use crate::ids::Receipt;
 use crate::key::Key;
 use crate::store::{AllVerb, SlotKind, Store};
-use sluicegate_core::receipts::{Receipt as Name, ReserveCall};
+use sluicegate_core::receipts::{Receipt as Name, ReserveCall, Then};
 use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -19,8 +19,8 @@ use std::time::Duration;
 /// The answer to [`Limiter::reserve`]. If it is allowed, the cost is charged, and stays charged
 /// unless the reservation is cancelled or settled.
 ///
-/// Dropping it keeps the charge, as after a check. To cancel later or elsewhere,
-/// [`keep`](Reservation::keep) the receipt.
+/// Dropping it keeps the charge, as after a check; with [`Ttl::cancel`](crate::Ttl::cancel) until
+/// the receipt expires. To cancel later or elsewhere, [`keep`](Reservation::keep) the receipt.
 #[must_use = "a denied reservation charges nothing; check `allowed()` first"]
 pub struct Reservation {
     /// A limiter in the store of its keys; `None` if no call has a limit.
@@ -28,6 +28,8 @@ pub struct Reservation {
     decision: Decision,
     granted: u64,
     receipt: Option<Receipt>,
+    /// Whether the charge is returned when the receipt expires.
+    cancels: bool,
 }
 
 impl Limiter {
@@ -77,16 +79,27 @@ impl Limiter {
         let open = Open { key, name: self.next_receipt() };
         if let Some(decision) = self.denied_by_queue(key, options.at_least.unwrap_or(cost), now) {
             self.supports(options.verb())?;
-            return Ok(Reservation { limiter: Some(self.clone()), decision, granted: 0, receipt: None });
+            return Ok(self.reservation(decision, 0, None, &options));
         }
         let receipt = open.sealed(&self.inner.seal);
         let ask = ReserveCall { cost, receipt: open.name, terms: options.terms() };
         let (decision, granted) = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
         let receipt = decision.allowed().then_some(receipt);
         // Before the observer runs, so that the receipt is not lost if the observer panics.
-        let reservation = Reservation { limiter: Some(self.clone()), decision, granted, receipt };
+        let reservation = self.reservation(decision, granted, receipt, &options);
         self.observe(&decision);
         Ok(reservation)
+    }
+
+    fn reservation(
+        &self,
+        decision: Decision,
+        granted: u64,
+        receipt: Option<Receipt>,
+        options: &ReserveOptions,
+    ) -> Reservation {
+        let cancels = options.ttl.is_some_and(|ttl| ttl.then == Then::Cancel);
+        Reservation { limiter: Some(self.clone()), decision, granted, receipt, cancels }
     }
 
     /// Cancels a reservation whose receipt was kept: the part of its cost that still counts is
@@ -279,7 +292,7 @@ pub fn reserve_all_each_at(
     let Some(limiter) = check_all::only_store(calls)? else {
         let (decision, granted) = (check_all::unlimited(), cost_of(calls));
         let each = vec![decision; calls.len()];
-        return Ok((Reservation { limiter: None, decision, granted, receipt: None }, each));
+        return Ok((Reservation { limiter: None, decision, granted, receipt: None, cancels: false }, each));
     };
     let open = check_all::parts(calls, limiter.next_receipt());
     let verb = AllVerb::Reserve { receipt: open.name, max_wait: options.max_wait, ttl: options.ttl };
@@ -287,7 +300,7 @@ pub fn reserve_all_each_at(
     let (decision, each) = check_all::decide_each(calls, now, verb)?;
     let (granted, receipt) = if decision.allowed() { (cost_of(calls), Some(receipt)) } else { (0, None) };
     // Before the observers run, so that the receipt is not lost if one panics.
-    let reservation = Reservation { limiter: Some(limiter.clone()), decision, granted, receipt };
+    let reservation = limiter.reservation(decision, granted, receipt, &options);
     check_all::observe(calls, &decision);
     Ok((reservation, each))
 }
@@ -388,9 +401,9 @@ impl Reservation {
 }
 
 impl Drop for Reservation {
-    /// The receipt can no longer be used.
+    /// The receipt can no longer be used. One that cancels its charge when it expires still does.
     fn drop(&mut self) {
-        if let Some((limiter, receipt)) = self.take() {
+        if let Some((limiter, receipt)) = self.take().filter(|_| !self.cancels) {
             limiter.discard_receipt(&receipt);
         }
     }

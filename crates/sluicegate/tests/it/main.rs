@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod bounded;
+#[cfg(not(loom))]
+mod budgets;
 mod calendar;
 mod change;
 mod check_all;
