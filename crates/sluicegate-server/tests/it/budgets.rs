@@ -1,7 +1,7 @@
 //! Budgets over RESP and HTTP: reservations with options, of several calls, extended and settled.
 
-use crate::http_client::Serving;
-use crate::resp_client::{Client, TestServer};
+use crate::http_client::{Serving, posted};
+use crate::resp_client::{Client, TestServer, array};
 use crate::running::{config, rule};
 use serde_json::{Value, json};
 use sluicegate::Time;
@@ -328,6 +328,134 @@ fn forged_receipts_return_nothing() {
         "told that a shadow rule allows it"
     );
     assert!(client.ask("RL.PEEK daily user:1").starts_with("*7|:1|:20|:15|"));
+}
+
+/// What `RL.PEEK` says of the keys that random commands charge.
+fn standings(client: &mut Client) -> [String; 3] {
+    ["tokens user:1", "daily user:1", "\"pacer 1/s queue=3\" user:1"]
+        .map(|key| client.ask(&format!("RL.PEEK {key}")))
+}
+
+/// Words at random: each command is answered, and what is rejected charges nothing.
+#[test]
+fn random_commands_are_answered_and_rejected_ones_charge_nothing() {
+    let (server, _) = server();
+    let (mut client, mut watcher) = (server.client(), server.client());
+    let mut dice = fastrand::Rng::with_seed(9);
+    let mut receipts = vec![reserve(&mut client, "RL.RESERVE daily user:1").1];
+    let (mut rejected, mut allowed) = (0, 0);
+    for _ in 0..6_000 {
+        let valid: &[&str] = [
+            &["RL.RESERVE", "tokens", "user:1", "COST", "2", "ATLEAST", "1", "TTL", "9", "THEN", "cancel"][..],
+            &["RL.RESERVE", "daily", "user:1", "MAXWAIT", "5", "COST", "1"],
+            &[
+                "RL.RESERVEALL",
+                "tokens",
+                "user:1",
+                "1",
+                "daily",
+                "user:1",
+                "1",
+                "TTL",
+                "9",
+                "THEN",
+                "keep",
+                "MAXWAIT",
+                "9",
+            ],
+            &["RL.EXTEND", "RECEIPT", "1", "TTL", "9000"],
+            &["RL.SETTLE", "RECEIPT", "1", "1"],
+            &["RL.CANCEL", "RECEIPT"],
+        ][dice.usize(..6)];
+        let mut words: Vec<Vec<u8>> = valid.iter().map(|word| word.as_bytes().to_vec()).collect();
+        for _ in 0..dice.usize(..4) {
+            let other: &[u8] = [
+                &b"TTL"[..],
+                b"THEN",
+                b"cancel",
+                b"MAXWAIT",
+                b"ATLEAST",
+                b"COST",
+                b"0",
+                b"1",
+                b"-1",
+                b"1000000000001",
+                b"18446744073709551616",
+                b"",
+                b"\xff\0\r\n",
+                b"pacer 1/s queue=3",
+                b"user:1",
+                b"RECEIPT",
+                b"~",
+            ][dice.usize(..17)];
+            let place = dice.usize(1..=words.len());
+            match dice.u8(..4) {
+                0 => words.insert(place, other.to_vec()),
+                1 if words.len() > 2 => drop(words.remove(place - 1)),
+                _ => words[place - 1] = other.to_vec(),
+            }
+        }
+        let receipt = &receipts[dice.usize(..receipts.len())];
+        let words: Vec<&[u8]> =
+            words.iter().map(|word| if word == b"RECEIPT" { receipt.as_bytes() } else { word }).collect();
+        let before = standings(&mut watcher);
+        client.send(array(&words));
+        let reply = client.shown();
+        if reply.starts_with('-') {
+            let command: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
+            assert_eq!(standings(&mut watcher), before, "{command:?}: {reply}");
+            assert!(
+                reply.starts_with("-ERR ") && reply.len() < 700 && reply.matches('|').count() == 1,
+                "{reply}"
+            );
+            rejected += 1;
+        } else {
+            allowed += usize::from(reply.contains("|:1|"));
+            let issued = reply.split('|').find(|item| item.starts_with('m') && item.contains('~'));
+            receipts.extend(issued.map(str::to_owned));
+            if receipts.len() > 8 {
+                receipts.remove(0);
+                client.ask("RL.RESET tokens user:1");
+                client.ask("RL.RESET daily user:1");
+            }
+        }
+    }
+    assert!(rejected > 2_000 && allowed > 500, "{rejected} rejected, {allowed} allowed");
+}
+
+/// Bodies with random bytes: never an answer for which the server is to blame.
+#[test]
+fn random_bodies_are_answered() {
+    let serving = Serving::start(Config { rules: rules(), ..config() });
+    let one = r#"{"rule":"tokens","key":"user:1","cost":2,"at_least":1,"ttl_ms":9,"then":"cancel"}"#;
+    let receipt = serving.post("/v1/reserve", one).json()["receipt"].as_str().unwrap().to_owned();
+    let all = r#"{"checks":[{"rule":"tokens","key":"user:1"},{"rule":"api","key":"free"}],"ttl_ms":9}"#;
+    let settle = format!(r#"{{"receipt":"{receipt}","costs":[1]}}"#);
+    let extend = format!(r#"{{"receipt":"{receipt}","cost":1,"ttl_ms":9}}"#);
+    let mut dice = fastrand::Rng::with_seed(11);
+    let mut statuses = std::collections::BTreeMap::new();
+    let mut connection = serving.connect();
+    for _ in 0..3_000 {
+        let (path, body) = [
+            ("/v1/reserve", one),
+            ("/v1/reserve?enforce=true", all),
+            ("/v1/settle", settle.as_str()),
+            ("/v1/extend", extend.as_str()),
+        ][dice.usize(..4)];
+        let mut body = body.as_bytes().to_vec();
+        for _ in 0..dice.usize(..4) {
+            let place = dice.usize(..body.len());
+            match dice.u8(..3) {
+                0 => drop(body.remove(place)),
+                1 => body.insert(place, b"{}[]\",:0123456789eE-.ntf"[dice.usize(..24)]),
+                _ => body[place] = dice.u8(b' '..0x7f),
+            }
+        }
+        connection.send(posted(path, std::str::from_utf8(&body).unwrap()));
+        *statuses.entry(connection.answer().0).or_insert(0) += 1;
+    }
+    assert!(statuses.keys().all(|status| [200, 400, 404, 429].contains(status)), "{statuses:?}");
+    assert!(statuses[&200] > 200 && statuses[&400] > 1_000, "{statuses:?}");
 }
 
 /// The longest receipt fits into an argument.

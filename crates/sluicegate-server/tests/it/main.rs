@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod budgets;
+mod budgets_conformance;
 mod config;
 mod engine;
 mod engine_leases;
