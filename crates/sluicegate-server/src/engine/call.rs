@@ -177,10 +177,16 @@ impl<'a> RuleCall<'a> {
         }
     }
 
+    /// The rule, and what applies to the key: what denies the call, if anything does.
+    #[inline]
+    pub(super) fn denier(&self) -> (&Rule, KeyLimits<'_>) {
+        (&self.rule, self.key_limits())
+    }
+
     /// Combines an answer with the call's rule, without counting it.
     #[inline]
     pub(super) fn decided(&self, answer: Answer, now: Time) -> Decided<'_> {
-        Decided::new(answer, self.key_limits(), now, self.rule.spec().shadow)
+        Decided::new(answer, self.denier(), now, self.rule.spec().shadow)
     }
 
     /// Combines the answer to a call of a batch with its rule. If the verb charges, counts the

@@ -10,17 +10,15 @@
 
 use super::RequestError;
 use super::call::{BLOCKED, RuleCall, UNLIMITED};
-use super::decided::Decided;
+use super::decided::{Decided, denied_call};
 use super::leases::use_acquire;
 use super::receipt::receipt_text;
 use super::rule::KeyLimits;
 use super::storage::AnyBackend;
-use sluicegate::backend::Answer;
-use sluicegate::{
-    Call, Decision, Receipt, ReserveOptions, Time, VerbError, check_all_each_at, reserve_all_each_at,
-};
+use sluicegate::backend::{Answer, BackendError};
+use sluicegate::{Call, Decision, Receipt, ReserveOptions, Time, check_all_each_at, reserve_all_each_at};
 use sluicegate_core::decision::store::StoreDecision as _;
-use sluicegate_redis::OnStoreFailure;
+use sluicegate_redis::{OnStoreFailure, RedisCall};
 
 /// Several calls, decided all or nothing.
 #[must_use = "denied calls charge nothing: check `all.allowed()`"]
@@ -62,7 +60,7 @@ pub(super) async fn decide_all<'c>(
         });
         match call.key_limits() {
             KeyLimits::Limits(_) => participants.push(index),
-            KeyLimits::Blocked if blocked.is_none() && !is_shadow(call) => blocked = Some(each[index]),
+            KeyLimits::Blocked if blocked.is_none() && !is_shadow(call) => blocked = Some(index),
             KeyLimits::Blocked | KeyLimits::Unlimited => {}
         }
     }
@@ -72,7 +70,7 @@ pub(super) async fn decide_all<'c>(
             let RuleCall { key, cost, .. } = calls[index];
             each[index] = of_call(calls[index].limits().peek(key, cost, now).await?, index);
         }
-        Decided::new(blocked, KeyLimits::Blocked, now, false)
+        Decided::new(each[blocked], calls[blocked].denier(), now, false)
     } else {
         loop {
             let charged = charge(calls, &participants, options, now).await?;
@@ -87,7 +85,7 @@ pub(super) async fn decide_all<'c>(
             }
             if participants.len() == before {
                 receipt = charged.receipt.map(|receipt| receipt_text(&receipt, calls));
-                break overall(calls, &participants, &each, answer, now);
+                break overall(calls, &participants, answer, now);
             }
         }
     };
@@ -122,21 +120,21 @@ async fn charge(
 ) -> Result<Charged, RequestError> {
     let (mut in_memory, mut in_store, mut at) = (Vec::new(), Vec::new(), None);
     for (index, call) in calls.iter().enumerate() {
+        // A call that does not participate has an index, and takes one of the numbers of a settle.
         let participates = participants.contains(&index);
         match &call.limits().backend {
-            AnyBackend::Memory(limiter) if participates => {
-                in_memory.push(limiter.call(call.key, call.cost));
-            }
-            // It takes one of the numbers of a settle too.
-            AnyBackend::Memory(_) => in_memory.push(Call::unlimited(call.cost)),
-            AnyBackend::Redis { limiter, time } if participates => {
+            AnyBackend::Memory(_) if !participates => in_memory.push(Call::unlimited(call.cost)),
+            AnyBackend::Memory(limiter) => in_memory.push(limiter.call(call.key, call.cost)),
+            AnyBackend::Redis { .. } if !participates => in_store.push(RedisCall::unlimited(call.cost)),
+            AnyBackend::Redis { limiter, time } => {
                 at = time.at(now);
                 in_store.push(limiter.call(call.key, call.cost));
             }
-            AnyBackend::Redis { .. } => {}
             AnyBackend::Leases(_) => return Err(use_acquire()),
         }
     }
+    let of_participants =
+        |each: Vec<Decision>| participants.iter().filter_map(|index| each.get(*index).copied()).collect();
     if in_store.is_empty() {
         let (decision, each, receipt) = match options {
             None => {
@@ -148,25 +146,10 @@ async fn charge(
                 (reservation.decision(), each, reservation.keep())
             }
         };
-        let each = participants.iter().filter_map(|index| each.get(*index).copied()).collect();
-        return Ok(Charged { answer: decision.into(), each, receipt });
+        return Ok(Charged { answer: decision.into(), each: of_participants(each), receipt });
     }
-    if options.is_some() {
-        return Err(VerbError::NotYet("reserving several calls in a shared store").into());
-    }
-    let charged = match at {
-        None => Box::pin(sluicegate_redis::check_all(&in_store)).await,
-        Some(now) => Box::pin(sluicegate_redis::check_all_at(&in_store, now)).await,
-    };
-    match charged.map_err(RequestError::from) {
-        Ok((answer, each)) => {
-            let denied = answer.decision().denied_call().and_then(|place| usize::try_from(place).ok());
-            let answer = match denied.and_then(|place| participants.get(place)) {
-                Some(index) => of_call(answer, *index),
-                None => answer,
-            };
-            Ok(Charged { answer, each, receipt: None })
-        }
+    match charge_in_store(&in_store, options, at).await.map_err(RequestError::from) {
+        Ok((answer, each, receipt)) => Ok(Charged { answer, each: of_participants(each), receipt }),
         Err(error) if error.is_store_failure() => {
             // The fallback of a shadow rule does not count.
             let deciding = participants.iter().filter(|index| !is_shadow(&calls[**index]));
@@ -180,29 +163,32 @@ async fn charge(
     }
 }
 
+async fn charge_in_store(
+    calls: &[RedisCall<'_>],
+    options: Option<&ReserveOptions>,
+    at: Option<Time>,
+) -> Result<(Answer, Vec<Decision>, Option<Receipt>), BackendError> {
+    let Some(options) = options else {
+        let (answer, each) = match at {
+            None => Box::pin(sluicegate_redis::check_all(calls)).await?,
+            Some(now) => Box::pin(sluicegate_redis::check_all_at(calls, now)).await?,
+        };
+        return Ok((answer, each, None));
+    };
+    let (reservation, each) = match at {
+        None => Box::pin(sluicegate_redis::reserve_all_each(calls, options)).await?,
+        Some(now) => Box::pin(sluicegate_redis::reserve_all_each_at(calls, options, now)).await?,
+    };
+    Ok((reservation.answer(), each, reservation.keep()))
+}
+
 /// The overall answer: if allowed, that of all limits together; if denied, that of the call with
-/// the longest retry time, the first on a tie.
-fn overall<'c>(
-    calls: &'c [RuleCall<'_>],
-    participants: &[usize],
-    each: &[Answer],
-    answer: Answer,
-    now: Time,
-) -> Decided<'c> {
-    if participants.is_empty() {
-        return Decided::new(UNLIMITED.into(), KeyLimits::Unlimited, now, false);
-    }
-    let by_limits = !answer.allowed() && !answer.source().is_fallback();
-    let denied = participants.iter().copied().filter(|index| by_limits && !each[*index].allowed());
-    let longest =
-        denied.reduce(
-            |longest, next| {
-                if each[next].retry_after() > each[longest].retry_after() { next } else { longest }
-            },
-        );
-    match longest {
-        Some(index) => Decided::new(each[index], calls[index].key_limits(), now, false),
-        // Allowed; or denied by no limit, because there is no room for a new key, or no store.
-        None => Decided::new(answer, KeyLimits::Unlimited, now, false),
+/// the longest retry time, the first on a tie. If there is no room for a new key, or no store, no
+/// limit denied it.
+fn overall<'c>(calls: &'c [RuleCall<'_>], participants: &[usize], answer: Answer, now: Time) -> Decided<'c> {
+    match denied_call(&answer).and_then(|index| calls.get(index)) {
+        Some(call) => Decided::new(answer, call.denier(), now, false),
+        None if participants.is_empty() => Decided::of_calls(UNLIMITED.into(), now),
+        None => Decided::of_calls(answer, now),
     }
 }

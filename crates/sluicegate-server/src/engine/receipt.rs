@@ -30,9 +30,12 @@ const CALLS_LEN_MAX: usize = 80 * 1024;
 pub struct RuleReceipt {
     /// The store's own.
     pub(super) stored: Receipt,
-    /// For each call the name of the rule, or the text of the inline limit or list, and the key.
-    calls: Vec<(String, Vec<u8>)>,
+    calls: Vec<ReceiptCall>,
 }
+
+/// A call of a receipt: the name of its rule, or the text of its inline limit or list, and the key.
+/// `None` if the receipt does not say: its key has no limit, or a shadow rule left the call out.
+type ReceiptCall = Option<(String, Vec<u8>)>;
 
 impl RuleReceipt {
     /// Reads the text of a receipt.
@@ -54,8 +57,8 @@ impl RuleReceipt {
     }
 
     /// The rule and key of each call.
-    pub(super) fn targets(&self) -> impl Iterator<Item = Target<'_>> {
-        self.calls.iter().map(|(rule, key)| Target { rule, key })
+    pub(super) fn targets(&self) -> impl ExactSizeIterator<Item = Option<Target<'_>>> {
+        self.calls.iter().map(|call| call.as_ref().map(|(rule, key)| Target { rule, key }))
     }
 }
 
@@ -92,16 +95,17 @@ fn write_part(part: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(part);
 }
 
-fn read_stored(stored: &StoredReceipt) -> Option<Vec<(String, Vec<u8>)>> {
-    let rule = RuleScope::name_in(stored.scope())?;
-    Some(vec![(rule.to_owned(), raw_key(stored.key())?.to_vec())])
+fn read_stored(stored: &StoredReceipt) -> Option<Vec<ReceiptCall>> {
+    let call =
+        |(scope, key): (&str, &[u8])| Some((RuleScope::name_in(scope)?.to_owned(), raw_key(key)?.to_vec()));
+    stored.calls().map(|known| known.map_or(Some(None), |known| call(known).map(Some))).collect()
 }
 
-fn read_calls(mut bytes: &[u8]) -> Option<Vec<(String, Vec<u8>)>> {
+fn read_calls(mut bytes: &[u8]) -> Option<Vec<ReceiptCall>> {
     let mut calls = Vec::new();
     while !bytes.is_empty() {
         let rule = String::from_utf8(read_part(&mut bytes)?.to_vec()).ok()?;
-        calls.push((rule, read_part(&mut bytes)?.to_vec()));
+        calls.push(Some((rule, read_part(&mut bytes)?.to_vec())));
     }
     (1..=CALLS_MAX).contains(&calls.len()).then_some(calls)
 }

@@ -1,12 +1,14 @@
 //! What is done with an open receipt: extend, settle and cancel.
 
 use super::call::RuleCall;
-use super::decided::Decided;
+use super::decided::{Decided, denied_call};
 use super::receipt::RuleReceipt;
-use super::rule::{KeyLimits, Rule};
+use super::rule::Rule;
+use super::storage::AnyBackend;
 use super::{Engine, RequestError};
 use sluicegate::backend::Answer;
 use sluicegate::{Span, Time, VerbError};
+use sluicegate_redis::{RedisCall, cancel_all, extend_all, settle_all};
 
 impl Engine {
     /// Reads a receipt that a client sent.
@@ -21,17 +23,21 @@ impl Engine {
         Ok(receipt)
     }
 
-    /// The calls of a receipt, under the rules as they are now.
+    /// The calls of a receipt under the rules as they are now; `None` for a call whose key had no
+    /// limit.
     ///
     /// # Errors
-    /// If a rule does not exist any more: the receipt is not open.
-    pub fn receipt_calls<'r>(&self, receipt: &'r RuleReceipt) -> Result<Vec<RuleCall<'r>>, RequestError> {
+    /// If a rule does not exist any more: then the receipt is not open.
+    pub fn receipt_calls<'r>(
+        &self,
+        receipt: &'r RuleReceipt,
+    ) -> Result<Vec<Option<RuleCall<'r>>>, RequestError> {
         let call = |target| {
-            let call = self.call(target, 0).ok()?;
-            call.rule().decides_checks().ok().map(|()| call)
+            let call = self.call(target, 0)?;
+            call.rule().decides_checks().map(|()| call)
         };
-        let calls: Option<Vec<_>> = receipt.targets().map(call).collect();
-        calls.ok_or_else(|| VerbError::NotOpen.into())
+        let calls: Result<Vec<_>, _> = receipt.targets().map(|target| target.map(call).transpose()).collect();
+        calls.map_err(|_| VerbError::NotOpen.into())
     }
 
     /// Cancels a reservation: the part of its cost that still counts is returned to its keys.
@@ -45,9 +51,8 @@ impl Engine {
         }
         // The receipt may be another server's. If its rule does not exist, neither does its charge.
         let Ok(calls) = self.receipt_calls(receipt) else { return Ok(false) };
-        let Some(call) = calls.first() else { return Ok(false) };
-        let (backend, at) = call.limits().checks(now)?;
-        Ok(backend.cancel(&receipt.stored, at).await?)
+        let calls = in_store(&calls, &vec![0; calls.len()], now)?;
+        Ok(Box::pin(cancel_all(&receipt.stored, &calls)).await?)
     }
 
     /// Settles a reservation: changes its charge to what was used, with one number for all calls or
@@ -59,18 +64,18 @@ impl Engine {
         if let Some(store) = self.storage.memory() {
             return Ok(store.settle_each_at(&receipt.stored, used, now)?);
         }
+        let used = for_each_call(used, receipt)?;
         let Ok(calls) = self.receipt_calls(receipt) else { return Ok(false) };
-        let Some(call) = calls.first() else { return Ok(false) };
-        let (backend, at) = call.limits().checks(now)?;
-        Ok(backend.settle(&receipt.stored, used, at).await?)
+        Ok(Box::pin(settle_all(&receipt.stored, &in_store(&calls, &used, now)?)).await?)
     }
 
     /// Extends a reservation: charges more to it, all or nothing, and restarts its time to live.
     /// There is one cost for all calls, or one for each. `calls` are those of
     /// [`Engine::receipt_calls`].
     ///
-    /// If the limits of a shadow rule deny the extension, it is made without the costs of that
-    /// rule's calls. If these are all, the decision is the denial, under its shadow rule.
+    /// A shadow rule never denies: if its limits would, the others are extended without the costs
+    /// of its calls. If it is the rule of the only call, the decision is the denial that it does
+    /// not enforce.
     ///
     /// # Errors
     /// If the receipt is not open, there is another count of numbers, the TTL is out of bounds, too
@@ -78,23 +83,18 @@ impl Engine {
     pub async fn extend<'c>(
         &self,
         receipt: &RuleReceipt,
-        calls: &'c [RuleCall<'_>],
+        calls: &'c [Option<RuleCall<'_>>],
         costs: &[u64],
         ttl: Option<Span>,
         now: Time,
     ) -> Result<Decided<'c>, RequestError> {
-        let first = calls.first().ok_or(VerbError::NotOpen)?;
-        let (backend, at) = first.limits().checks(now)?;
-        let ttl = ttl.map(Into::into);
-        let mut costs = costs.to_vec();
+        let mut costs = for_each_call(costs, receipt)?;
         let (mut left_out, mut shadow_denial) = (Vec::new(), None);
         let answer = loop {
-            let answer: Answer = match self.storage.memory() {
-                Some(store) => store.extend_each_at(&receipt.stored, &costs, ttl, now)?.into(),
-                None => backend.extend(&receipt.stored, &costs, ttl, at).await?,
-            };
-            let denier = denied_call(&answer).and_then(|index| calls.get(index)).map(RuleCall::rule);
-            match denier.filter(|rule| rule.spec().shadow && !left_out.contains(&rule.name())) {
+            let answer = self.extend_once(receipt, calls, &costs, ttl, now).await?;
+            let denier = denied_call(&answer).and_then(|index| calls.get(index)?.as_ref());
+            let shadow = denier.map(RuleCall::rule).filter(|rule| rule.spec().shadow);
+            match shadow.filter(|rule| !left_out.contains(&rule.name())) {
                 None => break answer,
                 Some(rule) => {
                     leave_out(rule, calls, &mut costs);
@@ -103,34 +103,73 @@ impl Engine {
                 }
             }
         };
-        let denier = denied_call(&answer);
-        for (index, call) in calls.iter().enumerate() {
-            let denied = left_out.contains(&call.rule().name()) || denier == Some(index);
-            if denied || answer.allowed() || denier.is_none() {
-                call.rule.count(denied || !answer.allowed());
+        let denied = denied_call(&answer);
+        for (index, call) in
+            calls.iter().enumerate().filter_map(|(index, call)| Some((index, call.as_ref()?)))
+        {
+            let denies = left_out.contains(&call.rule().name()) || denied == Some(index);
+            if denies || answer.allowed() || denied.is_none() {
+                call.rule.count(denies || !answer.allowed());
             }
         }
-        Ok(match (calls, denier.and_then(|index| calls.get(index))) {
-            ([call], _) => call.decided(shadow_denial.unwrap_or(answer), now),
-            (_, Some(denier)) => Decided::new(answer, denier.key_limits(), now, false),
-            (_, None) => Decided::new(answer, KeyLimits::Unlimited, now, false),
+        Ok(match (calls, denied.and_then(|index| calls.get(index)?.as_ref())) {
+            ([Some(call)], _) => call.decided(shadow_denial.unwrap_or(answer), now),
+            (_, Some(call)) => Decided::new(answer, call.denier(), now, false),
+            (_, None) => Decided::of_calls(answer, now),
         })
+    }
+
+    async fn extend_once(
+        &self,
+        receipt: &RuleReceipt,
+        calls: &[Option<RuleCall<'_>>],
+        costs: &[u64],
+        ttl: Option<Span>,
+        now: Time,
+    ) -> Result<Answer, RequestError> {
+        let ttl = ttl.map(Into::into);
+        if let [Some(call)] = calls {
+            let (backend, at) = call.limits().checks(now)?;
+            return Ok(backend.extend(&receipt.stored, costs, ttl, at).await?);
+        }
+        match self.storage.memory() {
+            Some(store) => Ok(store.extend_each_at(&receipt.stored, costs, ttl, now)?.into()),
+            None => Ok(Box::pin(extend_all(&receipt.stored, &in_store(calls, costs, now)?, ttl)).await?),
+        }
     }
 }
 
-/// The index of the call that was denied.
-fn denied_call(answer: &Answer) -> Option<usize> {
-    usize::try_from(answer.decision().denied_call()?).ok()
+/// A number for each call of a receipt, if there is one for all of them.
+fn for_each_call(numbers: &[u64], receipt: &RuleReceipt) -> Result<Vec<u64>, VerbError> {
+    let calls = receipt.targets().len();
+    match numbers {
+        [for_each] => Ok(vec![*for_each; calls]),
+        _ if numbers.len() == calls => Ok(numbers.to_vec()),
+        _ => Err(VerbError::WrongCount { numbers: numbers.len(), calls }),
+    }
+}
+
+/// The calls of a receipt of the shared store, with these numbers.
+fn in_store<'c>(
+    calls: &'c [Option<RuleCall<'_>>],
+    numbers: &[u64],
+    now: Time,
+) -> Result<Vec<RedisCall<'c>>, RequestError> {
+    let call = |(call, number): (&'c Option<RuleCall<'_>>, &u64)| {
+        let Some(call) = call else { return Ok(RedisCall::unlimited(*number)) };
+        match &call.limits().backend {
+            AnyBackend::Redis { limiter, time } => Ok(time.call(limiter, call.key, *number, now)),
+            AnyBackend::Memory(_) | AnyBackend::Leases(_) => Err(VerbError::BadReceipt.into()),
+        }
+    };
+    calls.iter().zip(numbers).map(call).collect()
 }
 
 /// Sets the costs of a rule's calls to 0.
-fn leave_out(rule: &Rule, calls: &[RuleCall<'_>], costs: &mut Vec<u64>) {
-    if let [for_each] = costs[..] {
-        *costs = vec![for_each; calls.len()];
-    }
-    for (call, cost) in calls.iter().zip(costs) {
-        if call.rule().name() == rule.name() {
-            *cost = 0;
-        }
+fn leave_out(rule: &Rule, calls: &[Option<RuleCall<'_>>], costs: &mut [u64]) {
+    let is_of_rule =
+        |call: &Option<RuleCall<'_>>| call.as_ref().is_some_and(|call| call.rule().name() == rule.name());
+    for (_, cost) in calls.iter().zip(costs).filter(|(call, _)| is_of_rule(call)) {
+        *cost = 0;
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+mod budgets;
+mod budgets_conformance;
 mod config;
 mod engine;
 mod engine_leases;

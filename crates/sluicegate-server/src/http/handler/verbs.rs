@@ -13,7 +13,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use futures_util::future::join_all;
 use sluicegate::{ReserveOptions, Span, Time};
-use std::slice;
 
 /// A path under `/v1/`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,11 +128,12 @@ impl VerbPath {
                 let receipt = engine.receipt(body.receipt()?)?;
                 let calls = engine.receipt_calls(&receipt)?;
                 let decided = engine.extend(&receipt, &calls, costs, body.ttl(), now).await?;
-                // The decision is on all calls; if denied, on one of them.
-                let denied = decided.denied_call().filter(|_| !decided.allowed());
-                let each = (0..calls.len())
-                    .map(|index| (calls.len() == 1 || denied == Some(index)).then_some(decided));
-                Ok(respond(&decided, Extra::Nothing {}, &calls, each, (now, enforce)).await)
+                let calls = calls.iter().enumerate().filter_map(|(index, call)| {
+                    // The decision is on all calls; if they are denied, on one of them.
+                    let is_its_own = calls.len() == 1 || decided.denied_call() == Some(index);
+                    Some((call.as_ref()?, is_its_own.then_some(decided)))
+                });
+                Ok(respond(&decided, Extra::Nothing {}, calls, (now, enforce)).await)
             }
             VerbPath::Reset => {
                 engine.call(body.call.target()?.as_target(), 0)?.reset().await?;
@@ -173,7 +173,7 @@ impl VerbPath {
                 let target = body.call.target()?;
                 let call = engine.call(target.as_target(), cost(engine, &body.call)?)?;
                 let (decided, extra) = self.decide(&call, now).await?;
-                Ok(respond(&decided, extra, slice::from_ref(&call), [Some(decided)], (now, enforce)).await)
+                Ok(respond(&decided, extra, [(&call, Some(decided))], (now, enforce)).await)
             }
         }
     }
@@ -216,7 +216,7 @@ async fn check(engine: &Engine, body: &RequestBody, now: Time, enforce: bool) ->
     decide(std::iter::once(&call), now, |answer| decided = Some(answer)).await;
     // There is one answer per call.
     let decided = decided.unwrap_or_else(|| Err(RequestError::unavailable("the store did not answer")))?;
-    Ok(respond(&decided, Extra::Nothing {}, slice::from_ref(&call), [Some(decided)], (now, enforce)).await)
+    Ok(respond(&decided, Extra::Nothing {}, [(&call, Some(decided))], (now, enforce)).await)
 }
 
 async fn reserve(
@@ -230,7 +230,7 @@ async fn reserve(
     let call = engine.call(target.as_target(), cost(engine, &body.call)?)?;
     let ReservedCall { decided, receipt, granted } = call.reserve(options, now).await?;
     let extra = Extra::Reserved { receipt, granted };
-    Ok(respond(&decided, extra, slice::from_ref(&call), [Some(decided)], (now, enforce)).await)
+    Ok(respond(&decided, extra, [(&call, Some(decided))], (now, enforce)).await)
 }
 
 async fn acquire(
@@ -268,8 +268,8 @@ async fn acquire(
         context.progress.add_undelivered(lease, waits);
     }
     let decided = leased.decided();
-    let calls = slice::from_ref(leased.call());
-    Ok(respond(&decided, Extra::Lease { lease: text }, calls, [Some(decided)], (now, enforce)).await)
+    let calls = [(leased.call(), Some(decided))];
+    Ok(respond(&decided, Extra::Lease { lease: text }, calls, (now, enforce)).await)
 }
 
 async fn all_or_nothing(
@@ -289,25 +289,26 @@ async fn all_or_nothing(
     });
     let calls = calls.collect::<Result<Vec<RuleCall<'_>>, RequestError>>()?;
     let DecidedAll { all, each, receipt } = engine.decide_all(&calls, options, now).await?;
-    let checks = each.iter().map(|decided| Fields::new(decided, &calls)).collect();
+    let checks = each.iter().map(Fields::new).collect();
     let extra = match options {
         Some(_) => Extra::ReservedAll { receipt, checks },
         None => Extra::Checks { checks },
     };
-    Ok(respond(&all, extra, &calls, each.into_iter().map(Some), (now, enforce)).await)
+    let calls = calls.iter().zip(each.into_iter().map(Some));
+    Ok(respond(&all, extra, calls, (now, enforce)).await)
 }
 
-/// The response to a request that was decided, with its calls and the decisions on each of them.
+/// The response to a request that was decided; its calls, and the decision on each of them alone if
+/// there is one.
 async fn respond<'c>(
     decided: &Decided<'c>,
     extra: Extra<'_>,
-    calls: &'c [RuleCall<'c>],
-    each: impl IntoIterator<Item = Option<Decided<'c>>>,
+    calls: impl IntoIterator<Item = (&'c RuleCall<'c>, Option<Decided<'c>>)>,
     (now, enforce): (Time, bool),
 ) -> Response {
-    let states = calls.iter().zip(each).map(|(call, decided)| call_state(call, decided, now));
+    let states = calls.into_iter().map(|(call, decided)| call_state(call, decided, now));
     let fields = RateLimit::of(&join_all(states).await);
-    let answer = AnswerBody { fields: Fields::new(decided, calls), extra };
+    let answer = AnswerBody { fields: Fields::new(decided), extra };
     let mut response = if !enforce || decided.allowed() {
         json(StatusCode::OK, &answer)
     } else if decided.reason() == Some(Reason::StoreFailed) {

@@ -75,7 +75,7 @@ pub(super) async fn check_all(command: Command<'_>, context: Context<'_>) -> Res
     }
     let calls = calls(command, command.len(), engine)?;
     let DecidedAll { all, .. } = engine.decide_all(&calls, None, now).await?;
-    decision_on_calls(&all, &calls, DECISION_ON_CALLS, replies);
+    decision_on_calls(&all, DECISION_ON_CALLS, replies);
     Ok(())
 }
 
@@ -207,17 +207,11 @@ pub(super) fn decision(decided: &Decided<'_>, items: usize, replies: &mut Replie
 }
 
 /// Writes a decision, and the rule and the index of the call that was denied.
-pub(super) fn decision_on_calls(
-    decided: &Decided<'_>,
-    calls: &[RuleCall<'_>],
-    items: usize,
-    replies: &mut Replies,
-) {
+pub(super) fn decision_on_calls(decided: &Decided<'_>, items: usize, replies: &mut Replies) {
     decision(decided, items, replies);
-    let denied = decided.denied_call().and_then(|index| Some((index, calls.get(index)?)));
-    match denied.filter(|_| !decided.allowed()) {
-        Some((index, call)) => {
-            replies.bulk(call.rule().text().as_bytes());
+    match decided.denied_call().zip(decided.denied_rule()).filter(|_| !decided.allowed()) {
+        Some((index, rule)) => {
+            replies.bulk(rule.as_bytes());
             replies.integer(index);
         }
         None => {

@@ -43,7 +43,7 @@ pub(super) async fn reserve_all(command: Command<'_>, context: Context<'_>) -> R
     let terms = terms(max_wait, ttl, then)?;
     let calls = calls(command, end, engine)?;
     let DecidedAll { all, receipt, .. } = engine.decide_all(&calls, Some(&terms), now).await?;
-    decision_on_calls(&all, &calls, DECISION_ON_CALLS + 1, replies);
+    decision_on_calls(&all, DECISION_ON_CALLS + 1, replies);
     text_or_nil(receipt, replies);
     Ok(())
 }
@@ -68,14 +68,17 @@ pub(super) async fn settle(command: Command<'_>, context: Context<'_>) -> Result
 pub(super) async fn extend(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
     let Context { now, service, replies, .. } = context;
     let engine = &*service.engine;
-    let end = (3..command.len()).find(|place| is_word(command, *place, "TTL")).unwrap_or(command.len());
+    let end = (2..command.len()).find(|place| is_word(command, *place, "TTL")).unwrap_or(command.len());
+    if end == 2 {
+        return Err(Rejection::arity("RL.EXTEND"));
+    }
     let costs = numbers(command, end, engine)?;
     let [ttl] = options(command, end, ["TTL"])?;
     let ttl = ttl.map(|ttl| whole(ttl, "TTL")).transpose()?.map(span_of_millis);
     let receipt = engine.receipt(receipt(command)?)?;
     let calls = engine.receipt_calls(&receipt)?;
     let decided = engine.extend(&receipt, &calls, &costs, ttl, now).await?;
-    decision_on_calls(&decided, &calls, DECISION_ON_CALLS, replies);
+    decision_on_calls(&decided, DECISION_ON_CALLS, replies);
     Ok(())
 }
 
