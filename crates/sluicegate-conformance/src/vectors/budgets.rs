@@ -68,6 +68,9 @@ fn span(text: &str) -> Option<Span> {
     u64::try_from(time(text)?).ok().map(Span::from_micros)
 }
 
+/// The receipts of a case, by name.
+type Receipts<R> = HashMap<String, R>;
+
 /// One key of a subject or of the model.
 trait BudgetKey {
     type Receipt: Clone;
@@ -180,7 +183,7 @@ impl<K: KeySubject> BudgetKey for OfSubject<K> {
 /// Makes a call, and returns its columns. `None` if it names a receipt that no call has reserved.
 fn results<K: BudgetKey>(
     key: &mut K,
-    receipts: &mut HashMap<String, K::Receipt>,
+    receipts: &mut Receipts<K::Receipt>,
     now: Time,
     call: &Call<'_>,
 ) -> Option<String> {
@@ -215,7 +218,8 @@ fn results<K: BudgetKey>(
 /// At the first result that differs from the file.
 pub fn run_budgets<K: KeySubject>(mut make: impl FnMut(&[Limit], Time) -> K) -> Result<Report, Mismatch> {
     let mut report = Report::default();
-    let mut current: Option<(&str, OfSubject<K>, HashMap<String, K::Receipt>)> = None;
+    let mut case_so_far = "";
+    let mut current: Option<(OfSubject<K>, Receipts<K::Receipt>)> = None;
     for (index, line) in BUDGETS.lines().enumerate().skip(1) {
         let mismatch = |expected: &str, actual: String| Mismatch {
             case: format!("budgets.csv:{}", index + 1),
@@ -231,12 +235,13 @@ pub fn run_budgets<K: KeySubject>(mut make: impl FnMut(&[Limit], Time) -> K) -> 
         let (Some(at), Some(call)) = (at, Call::read(call)) else {
             return Err(mismatch("a time and a call", "neither".to_owned()));
         };
-        if !current.as_ref().is_some_and(|(current, ..)| *current == case) {
+        if case != case_so_far {
             let limits = limits(limits_text).map_err(|error| mismatch("limits", error))?;
-            current = Some((case, OfSubject(make(&limits, at)), HashMap::new()));
+            current = Some((OfSubject(make(&limits, at)), HashMap::new()));
+            case_so_far = case;
             report.cases += 1;
         }
-        let Some((_, key, receipts)) = &mut current else { continue };
+        let Some((key, receipts)) = &mut current else { continue };
         let actual = results(key, receipts, at, &call).unwrap_or_else(|| "no such receipt".to_owned());
         if actual != expected {
             return Err(mismatch(expected, actual));

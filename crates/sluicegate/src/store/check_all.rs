@@ -316,8 +316,8 @@ impl<'a> LockedShards<'a> {
     }
 }
 
-fn decide_merged<'a>(
-    mut calls: Vec<StoreCall<'a>>,
+fn decide_merged(
+    mut calls: Vec<StoreCall<'_>>,
     now: Time,
     queue_denial: Option<Decision>,
     verb: AllVerb,

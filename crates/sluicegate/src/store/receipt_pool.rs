@@ -204,7 +204,7 @@ impl<S: SlotKind> Locked<'_, S> {
         match slot {
             None => expire(&mut S::State::default()),
             Some(slot) => {
-                S::update(SlotState { words: self.table.slot(slot).state, side_table, slot }, expire)
+                S::update(SlotState { words: self.table.slot(slot).state, side_table, slot }, expire);
             }
         }
         let closed = before - receipts.len();
