@@ -285,6 +285,8 @@ local function decide()
         r.kept = math.max(r.kept, receipt.made + HOUR, key.counts_until(charge, r))
       end
       receipts_write(r, name, receipts_pack(receipt))
+      -- It may end earlier than it would have.
+      key_mark(key)
     end
     return { 1, now }
   end

@@ -16,9 +16,9 @@
 
 use super::call::LimitedCall;
 use super::reply::ScriptReply;
+use super::require_agreement;
 use super::script_calls::{Operation, ScriptVerb, execute_each};
 use super::several::{AllCalls, parts_of, states_of};
-use super::require_agreement;
 use crate::failure::bad_state;
 use crate::store;
 use sluicegate::backend::{BackendError, StoreFailure};

@@ -161,7 +161,8 @@ impl<'a> AllCalls<'a> {
                 return Err(if is_smooth { VerbError::Smooth(text) } else { VerbError::CountsDenied(text) });
             }
         }
-        let is_paced = |call: &&LimitedCall<'_>| call.inner.limits.iter().any(|limit| limit.algorithm() == "pacer");
+        let is_paced =
+            |call: &&LimitedCall<'_>| call.inner.limits.iter().any(|limit| limit.algorithm() == "pacer");
         let paced = self.merged.iter().find(is_paced);
         let other = paced.and_then(|paced| self.merged.iter().find(|call| slot_of(call) != slot_of(paced)));
         if let (Some(paced), Some(other)) = (paced, other) {

@@ -19,7 +19,8 @@ async fn used(limiter: &RedisLimiter, key: &str) -> u64 {
 /// Keys of three masters, one of each.
 fn one_key_of_each(cluster: &Cluster) -> Vec<String> {
     let owner = |key: &String| cluster.owner_of(cluster.slot_of(key));
-    let keys = (0..3).map(|master| (0..).map(|i| format!("key{i}")).find(|key| owner(key) == master).unwrap());
+    let keys =
+        (0..3).map(|master| (0..).map(|i| format!("key{i}")).find(|key| owner(key) == master).unwrap());
     keys.collect()
 }
 
@@ -27,7 +28,7 @@ async fn until_used(limiter: &RedisLimiter, key: &str, expected: u64) {
     let began = Instant::now();
     while limiter.usage(key).await.map_or(u64::MAX, |usage| usage[0].1.used) != expected {
         let used = limiter.usage(key).await;
-        assert!(began.elapsed() < WAIT_MAX / 20, "{key} is not at {expected}, but {used:?}");
+        assert!(began.elapsed() < WAIT_MAX, "{key} is not at {expected}, but {used:?}");
         sleep(Duration::from_millis(20)).await;
     }
 }
@@ -51,10 +52,13 @@ async fn calls_over_several_slots_are_all_or_nothing() {
     assert_eq!((decision.allowed(), decision.denied_call(), decision.denied_by()), (false, Some(0), Some(0)));
     let alone: Vec<bool> = each.iter().map(|decision| decision.allowed()).collect();
     assert_eq!(alone, [false, true, true, true]);
-    assert_eq!((used(&user, &keys[0]).await, used(&site, &keys[1]).await, used(&site, &keys[2]).await), (2, 14, 2));
-    // No receipt is left, so nothing returns itself.
-    sleep(Duration::from_millis(1_200)).await;
-    assert_eq!((used(&user, &keys[0]).await, used(&site, &keys[1]).await, used(&site, &keys[2]).await), (2, 14, 2));
+    assert_eq!(
+        (used(&user, &keys[0]).await, used(&site, &keys[1]).await, used(&site, &keys[2]).await),
+        (2, 14, 2)
+    );
+    for node in cluster.masters() {
+        assert_eq!(node.cli(&["KEYS", "sluice:1/*:[rd]|*"]), "", "no receipt is left that returns itself");
+    }
     let paced = limiter(&store, "pacer 100/s", "paced");
     let rejected = check_all(&[paced.call(&*keys[0], 1), site.call(&*keys[1], 1)]).await.unwrap_err();
     assert!(matches!(rejected, BackendError::Verb(VerbError::SlotsDiffer(..))), "{rejected}");
@@ -68,17 +72,21 @@ async fn a_receipt_over_several_slots_is_used_as_a_whole() {
     let site = limiter(&store, "token-bucket 100/1000h", "site");
     let keys = one_key_of_each(&cluster);
     let calls = [site.call(&*keys[0], 5), site.call(&*keys[1], 6), site.call(&*keys[2], 7)];
-    let usage = async || [used(&site, &keys[0]).await, used(&site, &keys[1]).await, used(&site, &keys[2]).await];
+    let usage =
+        async || [used(&site, &keys[0]).await, used(&site, &keys[1]).await, used(&site, &keys[2]).await];
     let reserved = reserve_all(&calls, ReserveOptions::default()).await.unwrap();
     assert_eq!((reserved.granted(), usage().await), (18, [5, 6, 7]));
-    // The time for which the slots were reserved is over, but not that of the receipt.
-    sleep(Duration::from_millis(1_200)).await;
+    for node in cluster.masters() {
+        assert_eq!(node.cli(&["KEYS", "sluice:1/*:d|*"]), "", "none ends by itself");
+    }
     let receipt = reserved.keep().unwrap();
     let of_calls = [site.call(&*keys[0], 1), site.call(&*keys[1], 2), site.call(&*keys[2], 10)];
     assert!(settle_all(&receipt, &of_calls).await.unwrap());
     assert_eq!(usage().await, [1, 2, 10]);
     assert!(!settle_all(&receipt, &of_calls).await.unwrap(), "it is used");
-    for (ttl, after) in [(Ttl::cancel(Duration::from_secs(2)), 10), (Ttl::keep(Duration::from_millis(500)), 17)] {
+    for (ttl, after) in
+        [(Ttl::cancel(Duration::from_secs(2)), 10), (Ttl::keep(Duration::from_millis(500)), 17)]
+    {
         let receipt = reserve_all(&calls, ReserveOptions::default().ttl(ttl)).await.unwrap().keep().unwrap();
         assert_eq!(usage().await, [6, 8, 17]);
         sleep(Duration::from(ttl.length) + Duration::from_millis(50)).await;
@@ -98,7 +106,7 @@ async fn what_a_killed_client_reserved_returns_itself() {
     let observer = connect(&cluster.url()).await;
     let site = limiter(&observer, "token-bucket 100/1000h", "site");
     let keys = one_key_of_each(&cluster);
-    let deadline = Duration::from_secs(5);
+    let deadline = Duration::from_secs(2);
     let client = connect_with(RedisStore::builder(&cluster.url()).deadline(deadline)).await;
     let of_client = limiter(&client, "token-bucket 100/1000h", "site");
     for key in &keys {
