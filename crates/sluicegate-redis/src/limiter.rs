@@ -9,12 +9,14 @@
 //! builder        builds a limiter              call      checks: one, or a batch
 //! script_calls   the verbs as script calls     reply     parses the scripts' replies
 //! several        calls, all or nothing         receipts  settle, cancel, extend and discard
+//! by_slot        the same over the hash slots of a cluster
 //! reservation    what `reserve` returns        denials   when a cached denial answers
 //! acquire        waits until a call is allowed, with queue and wait_guard
 //! ```
 
 mod acquire;
 mod builder;
+mod by_slot;
 mod call;
 mod denials;
 mod queue;
