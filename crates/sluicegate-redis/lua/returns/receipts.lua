@@ -19,12 +19,12 @@
 -- Cells are kept in blocks, and the header has the sum of each block, so that a call reads the
 -- header and one or two blocks, however many charges there are.
 --
--- Fields    '#5', the header: next number, cells, blocks, limits, length of the text; until when the
---           receipts without a time to live are kept, and the latest end of the others; the text
---           of the limits; per limit the stack of the last run (-1: closed) and its height, and
---           the reference: its height, and its moment in microseconds and parts; per block the
---           first number and how many cells it has; then sums, one per block: the sum of its last
---           run, and whether that starts in it
+-- Fields    '#5', the header: next number, cells, blocks, limits, length of the text; until when
+--           the receipts without a time to live are kept, and the latest end of the others; the
+--           text of the limits; per limit the stack of the last run (-1: closed) and its height,
+--           and the reference: its height, and its moment in microseconds and parts; per block
+--           the first number and how many cells it has; then sums, one per block: the sum of its
+--           last run, and whether that starts in it
 --           'b' and a first number, a block: the names of its cells; then cells
 --           a name, a receipt: when it was made; when it ends (0: it has no time to live), and how
 --           long after a restart; what it charged in all; while it is closed, what of that is still

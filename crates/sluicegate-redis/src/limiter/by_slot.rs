@@ -42,12 +42,11 @@ pub(super) async fn charge(
         slots.iter().map(|keys| keys.iter().map(|key| all.merged[*key].clone()).collect()).collect();
     let store = &all.merged[0].inner.store.inner;
     let own_receipt;
-    let (receipt, options) = match verb {
-        ScriptVerb::Reserve { receipt, options } => (receipt, options),
-        _ => {
-            own_receipt = all.receipt();
-            (&own_receipt, ReserveOptions::default())
-        }
+    let (receipt, options) = if let ScriptVerb::Reserve { receipt, options } = verb {
+        (receipt, options)
+    } else {
+        own_receipt = all.receipt();
+        (&own_receipt, ReserveOptions::default())
     };
     let length = SLOT_TTL_MIN.max(4 * store.settings.deadline);
     let reserve = ScriptVerb::Reserve { receipt, options: options.ttl(Ttl::cancel(length)) };

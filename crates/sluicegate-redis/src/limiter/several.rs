@@ -28,9 +28,9 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// If there are more than [`CALLS_MAX`] calls, one is under `count=all` or `smooth`, or under
-/// `pacer` and keys are in different hash slots, or the store gives no answer. Nothing is then charged, unless the failure
-/// says that it may have been. (`on_store_failure` is not applied, since it may differ between the
-/// limiters.)
+/// `pacer` and keys are in different hash slots, or the store gives no answer. Nothing is then
+/// charged, unless the failure says that it may have been. (`on_store_failure` is not applied,
+/// since it may differ between the limiters.)
 pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>), BackendError> {
     charge_all(&AllCalls::new(calls, None)?, ScriptVerb::Check).await
 }
@@ -105,8 +105,8 @@ async fn reserve(
         return Err(VerbError::AtLeastOfSeveral.into());
     }
     options.checked(0)?;
-    let limits = all.merged.iter().flat_map(|call| &call.inner.compiled);
-    limits.map(|limit| limit.require(Verb::Reserve)).collect::<Result<(), _>>()?;
+    let mut limits = all.merged.iter().flat_map(|call| &call.inner.compiled);
+    limits.try_for_each(|limit| limit.require(Verb::Reserve))?;
     let receipt = all.receipt();
     let verb = ScriptVerb::Reserve { receipt: &receipt, options };
     let _invalidate: Vec<_> =

@@ -5,7 +5,7 @@ use crate::bounded_work::{KEY, Timed};
 use crate::in_redis::Connected;
 use crate::support::LONG;
 use sluicegate::{Receipt, ReserveOptions, Span, Ttl};
-use sluicegate_redis::{RedisCall, RedisLimiter, cancel_all, extend_all, reserve_all, settle_all};
+use sluicegate_redis::{RedisCall, RedisLimiter, cancel_all, check_all, extend_all, reserve_all, settle_all};
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(3_600);
@@ -148,6 +148,7 @@ fn no_call_on_several_keys_takes_long() {
         let options = ReserveOptions::default().ttl(Ttl::cancel(TTL));
         let reserve = || run.block_on(reserve_all(&calls, options)).unwrap().keep().unwrap();
         let mut receipts: Vec<Receipt> = (0..200).map(|_| reserve()).collect();
+        row("check", &mut || assert!(run.block_on(check_all(&calls)).unwrap().0.allowed()));
         row("reserve", &mut || receipts.push(reserve()));
         row("extend", &mut || {
             assert!(run.block_on(extend_all(&receipts[0], &calls, None)).unwrap().allowed());

@@ -191,21 +191,21 @@ async fn a_receipt_over_six_keys_costs_little() {
     let store = connect(&server.url()).await;
     let limiter = limiter(&store, "token-bucket 1000000/1000h");
     let calls: Vec<RedisCall<'_>> = (0..6).map(|key| limiter.call(format!("key{key}"), 1)).collect();
-    let (mut checks, mut reserves) = (Vec::new(), Vec::new());
+    let (mut checks, mut with_receipts) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let began = std::time::Instant::now();
         assert!(check_all(&calls).await.unwrap().0.allowed());
         checks.push(began.elapsed());
         let began = std::time::Instant::now();
         let reserved = reserve_all(&calls, options()).await.unwrap();
-        reserves.push(began.elapsed());
+        with_receipts.push(began.elapsed());
         assert!(reserved.cancel().await.unwrap());
     }
     let median = |times: &mut Vec<Duration>| {
         times.sort();
         times[ROUNDS / 2].as_nanos()
     };
-    let (check, reserve) = (median(&mut checks), median(&mut reserves));
+    let (check, reserve) = (median(&mut checks), median(&mut with_receipts));
     println!("check_all {} µs, reserve_all {} µs", check / 1_000, reserve / 1_000);
     let slack = if std::env::var_os("SLUICE_IDLE_MACHINE").is_some() { 1 } else { 3 };
     assert!(reserve <= slack * check * 3 / 2, "check_all {check} ns, reserve_all {reserve} ns");

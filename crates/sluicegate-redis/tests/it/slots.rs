@@ -3,7 +3,7 @@
 use crate::support::{WAIT_MAX, connect, connect_with};
 use redis_testkit::{Cluster, Options};
 use sluicegate::backend::BackendError;
-use sluicegate::{ReserveOptions, Ttl, VerbError};
+use sluicegate::{Decision, ReserveOptions, Ttl, VerbError};
 use sluicegate_redis::{RedisLimiter, RedisStore, check_all, reserve_all, settle_all};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
@@ -20,7 +20,7 @@ async fn used(limiter: &RedisLimiter, key: &str) -> u64 {
 fn one_key_of_each(cluster: &Cluster) -> Vec<String> {
     let owner = |key: &String| cluster.owner_of(cluster.slot_of(key));
     let keys =
-        (0..3).map(|master| (0..).map(|i| format!("key{i}")).find(|key| owner(key) == master).unwrap());
+        (0..3).map(|master| (0..1_000).map(|i| format!("key{i}")).find(|key| owner(key) == master).unwrap());
     keys.collect()
 }
 
@@ -50,7 +50,7 @@ async fn calls_over_several_slots_are_all_or_nothing() {
     let (answer, each) = check_all(&calls).await.unwrap();
     let decision = answer.decision();
     assert_eq!((decision.allowed(), decision.denied_call(), decision.denied_by()), (false, Some(0), Some(0)));
-    let alone: Vec<bool> = each.iter().map(|decision| decision.allowed()).collect();
+    let alone: Vec<bool> = each.iter().map(Decision::allowed).collect();
     assert_eq!(alone, [false, true, true, true]);
     assert_eq!(
         (used(&user, &keys[0]).await, used(&site, &keys[1]).await, used(&site, &keys[2]).await),
