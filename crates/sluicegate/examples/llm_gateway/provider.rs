@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a call ended.
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The response is complete, with this many tokens.
     Finished(u64),
     /// The client went away after this many.
@@ -15,7 +15,7 @@ pub enum Outcome {
 }
 
 /// Streams at most `max_tokens`.
-pub fn stream(prompt: u64, max_tokens: u64) -> Outcome {
+pub(crate) fn stream(prompt: u64, max_tokens: u64) -> Outcome {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     let tokens = (prompt * 7 + call * 31) % (max_tokens + 1);
