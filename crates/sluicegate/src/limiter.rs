@@ -190,7 +190,7 @@ impl Limiter {
             return denial;
         }
         on_store!(&self.inner.store, store => {
-            store.read(key, now, |limits, states| peek_list(limits, states, now, cost))
+            store.read_on_clock(key, now, || self.now(), |limits, states| peek_list(limits, states, now, cost))
         })
     }
 
@@ -293,7 +293,7 @@ impl Limiter {
     pub fn next_window_at(&self, key: impl Key, now: Time) -> Time {
         let key = self.fingerprint(key);
         let next = on_store!(&self.inner.store, store => {
-            store.read(key, now, |limits, states| next_window_list(limits, states, now))
+            store.read_on_clock(key, now, || self.now(), |limits, states| next_window_list(limits, states, now))
         });
         self.inner.clock.utc_ahead().to_utc(next)
     }
@@ -321,7 +321,7 @@ impl Limiter {
         let limits = self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner);
         let key = self.fingerprint(key);
         let usages: Vec<Usage> = on_store!(&self.inner.store, store => {
-            store.read(key, now, |limits, states| usage_list(limits, states, now).collect())
+            store.read_on_clock(key, now, || self.now(), |limits, states| usage_list(limits, states, now).collect())
         });
         let ahead = self.inner.clock.utc_ahead().micros();
         let in_utc = |mut usage: Usage| {

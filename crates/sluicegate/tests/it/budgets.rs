@@ -83,12 +83,14 @@ fn a_charge_is_returned_exactly_when_its_receipt_expires() {
             (kept(&limiter, 4, cancelling(10)), kept(&limiter, 3, options().ttl(Ttl::keep(10 * SECOND))));
         clock.advance(Duration::from_micros(9_999_999));
         assert_eq!(remaining(&limiter), 3, "{limit}");
-        let before = limiter.now();
-        clock.advance(Duration::from_micros(1));
-        // Reading changes nothing, so at an earlier time the receipt is still open.
+        // Reading at a later time changes nothing, so at this time the receipt is still open.
+        let end = limiter.now().saturating_add(sluicegate::Span::from_micros(1));
+        assert_eq!(limiter.peek_at("k", 0, end).remaining(), 7, "{limit}");
+        assert_eq!(limiter.usage_at("k", end)[0].1.used, 3, "{limit}");
+        assert!(limiter.next_window_at("k", end) >= end && limiter.contains("k"));
+        assert!(limiter.extend(&cancelled, 0, None).unwrap().allowed(), "{limit}");
+        clock.advance(10 * SECOND);
         assert_eq!((remaining(&limiter), limiter.usage("k")[0].1.used), (7, 3), "{limit}");
-        assert!(limiter.next_window("k") > before && limiter.contains("k"));
-        assert!(limiter.extend_at(&cancelled, 0, None, before).unwrap().allowed(), "{limit}");
         clock.advance(10 * SECOND);
         assert!(limiter.check_cost("k", 7).allowed(), "{limit}");
         for receipt in [&cancelled, &keeps] {
