@@ -195,8 +195,8 @@ impl RedisLimiter {
     ///
     /// # Errors
     /// If the options do not fit, the limit does not support it (`count=all`, `smooth`; `pacer`
-    /// with at least some cost), the key has too many open receipts, or the store gives no answer and
-    /// the limiter has no fallback.
+    /// with at least some cost), the key has too many open receipts, or the store gives no answer
+    /// and the limiter has no fallback.
     pub async fn reserve(
         &self,
         key: impl Key,

@@ -29,7 +29,7 @@ local function gcra_convert(raw, key, a, stays, due)
     return nil
   end
   -- A state that only has a mark stays that of an unseen key.
-  if at == 0 and latest == 0 then
+  if at == 0 and part == 0 and latest == 0 then
     local blank = gcra_blank(a)
     if not stays and blank then
       call('SET', key, state_marked(blank, due), 'KEEPTTL')
