@@ -18,7 +18,11 @@ fn rules() -> Vec<RuleSpec> {
         rule("counted", &["sliding-log 5/60s count=all"]),
         RuleSpec { shadow: true, ..rule("trial", &["fixed-window 2/day"]) },
         RuleSpec {
-            keys: vec![(b"free".to_vec(), KeySpec::Unlimited), (b"bad".to_vec(), KeySpec::Blocked)],
+            keys: vec![
+                (b"free".to_vec(), KeySpec::Unlimited),
+                (b"bad".to_vec(), KeySpec::Blocked),
+                (b"partner".to_vec(), KeySpec::Limits(vec!["fixed-window 500/day".parse().unwrap()])),
+            ],
             ..rule("api", &["fixed-window 5/day"])
         },
     ]
@@ -328,6 +332,13 @@ fn forged_receipts_return_nothing() {
         "told that a shadow rule allows it"
     );
     assert!(client.ask("RL.PEEK daily user:1").starts_with("*7|:1|:20|:15|"));
+    // Not even to be extended under the limits of another key of the rule.
+    let (_, user) = reserve(&mut client, "RL.RESERVE api user:1");
+    let (_, partner) = reserve(&mut client, "RL.RESERVE api partner");
+    let mixed = format!("{}~{}", user.split('~').next().unwrap(), partner.split('~').nth(1).unwrap());
+    assert!(client.ask(&format!("RL.EXTEND {partner} 100")).starts_with("*9|:1|:500|:399|"));
+    assert!(client.ask(&format!("RL.EXTEND {mixed} 5")).starts_with("*9|:0|:5|:4|"));
+    assert!(client.ask("RL.PEEK api user:1").starts_with("*7|:1|:5|:4|"));
 }
 
 /// What `RL.PEEK` says of the keys that random commands charge.

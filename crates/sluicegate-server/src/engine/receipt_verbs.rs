@@ -127,15 +127,19 @@ impl Engine {
         ttl: Option<Span>,
         now: Time,
     ) -> Result<Answer, RequestError> {
-        let ttl = ttl.map(Into::into);
-        if let [Some(call)] = calls {
-            let (backend, at) = call.limits().checks(now)?;
-            return Ok(backend.extend(&receipt.stored, costs, ttl, at).await?);
+        let (stored, ttl) = (&receipt.stored, ttl.map(Into::into));
+        let Some(store) = self.storage.memory() else {
+            return Ok(Box::pin(extend_all(stored, &in_store(calls, costs, now)?, ttl)).await?);
+        };
+        // A limiter extends under the limits of the rule as they are now, and the store under those
+        // of the key's latest call. The rule is the client's word, so the limiter must know the key.
+        if let [Some(call)] = calls
+            && let AnyBackend::Memory(limiter) = &call.limits().backend
+            && limiter.is_receipt_of(stored, call.key)
+        {
+            return Ok(limiter.extend_each_at(stored, costs, ttl, now)?.into());
         }
-        match self.storage.memory() {
-            Some(store) => Ok(store.extend_each_at(&receipt.stored, costs, ttl, now)?.into()),
-            None => Ok(Box::pin(extend_all(&receipt.stored, &in_store(calls, costs, now)?, ttl)).await?),
-        }
+        Ok(store.extend_each_at(stored, costs, ttl, now)?.into())
     }
 }
 
