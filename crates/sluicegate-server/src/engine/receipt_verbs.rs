@@ -131,8 +131,8 @@ impl Engine {
         let Some(store) = self.storage.memory() else {
             return Ok(Box::pin(extend_all(stored, &in_store(calls, costs, now)?, ttl)).await?);
         };
-        // A limiter extends under the limits of the rule as they are now, and the store under those
-        // of the key's latest call. The rule is the client's word, so the limiter must know the key.
+        // The limiter extends under the limits of the rule as they are now, the store under those
+        // of the key's latest call. A client may have forged the rule and key.
         if let [Some(call)] = calls
             && let AnyBackend::Memory(limiter) = &call.limits().backend
             && limiter.is_receipt_of(stored, call.key)
