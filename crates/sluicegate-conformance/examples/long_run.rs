@@ -48,6 +48,12 @@ fn run(decisions: u64, seed: u64) -> Result<(), Mismatch> {
     random_verbs(seed, decisions, false, BackendSubject::memory, &mut report)?;
     print("in the library", report, began);
     let (mut report, began) = (Report::default(), Instant::now());
+    random_keys(seed, decisions, (false, false), MemoryKeys::in_store, &mut report)?;
+    print("several keys", report, began);
+    let (mut report, began) = (Report::default(), Instant::now());
+    random_keys(seed, decisions, (false, true), MemoryKeys::of_one_limiter, &mut report)?;
+    print("of one limiter", report, began);
+    let (mut report, began) = (Report::default(), Instant::now());
     random_changes(seed, decisions, true, Changes::All, CoreKey::new, &mut report)?;
     print("changing limits", report, began);
     let (mut report, began) = (Report::default(), Instant::now());
@@ -60,12 +66,6 @@ fn run(decisions: u64, seed: u64) -> Result<(), Mismatch> {
     let (mut report, began) = (Report::default(), Instant::now());
     random_changes(seed, decisions, false, Changes::All, shared, &mut report)?;
     print("changing, shared", report, began);
-    let (mut report, began) = (Report::default(), Instant::now());
-    random_keys(seed, decisions, (false, false), MemoryKeys::in_store, &mut report)?;
-    print("several keys", report, began);
-    let (mut report, began) = (Report::default(), Instant::now());
-    random_keys(seed, decisions, (false, true), MemoryKeys::of_one_limiter, &mut report)?;
-    print("of one limiter", report, began);
     Ok(())
 }
 

@@ -203,7 +203,8 @@ impl<A: Algorithm> Account<A> {
         self.receipts.is_open(receipt)
     }
 
-    /// Returns the number of open receipts and of their extensions. Each receipt is kept until it is cancelled, settled or expires.
+    /// Returns the number of open receipts and of their extensions. Each receipt is kept until it
+    /// is cancelled, settled or expires.
     pub fn open_receipts(&self) -> usize {
         self.receipts.len()
     }

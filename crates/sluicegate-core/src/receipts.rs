@@ -283,9 +283,9 @@ impl Receipts {
         receipt: Receipt,
         (cost, ttl): (u64, Option<Span>),
     ) -> Option<Decision> {
-        let charged = self.charged_under(receipt)?;
+        let has_part = self.charged_under(receipt)?;
         self.fit(limits);
-        let positions: Vec<usize> = (0..limits.len()).filter(|at| charged.get(*at) == Some(&true)).collect();
+        let positions: Vec<usize> = (0..limits.len()).filter(|at| has_part.get(*at) == Some(&true)).collect();
         let both = limits.iter().zip(states).enumerate().filter(|(at, _)| positions.contains(at));
         let mut parts: Vec<Part<'_, A>> =
             both.map(|(_, (limit, state))| Part { limit, state, cost }).collect();
@@ -320,7 +320,7 @@ impl Receipts {
         charges: &[Charge],
         ttl: Option<Span>,
     ) {
-        let (Some((block, at)), Some(charged)) = (self.find(receipt), self.charged_under(receipt)) else {
+        let (Some((block, at)), Some(has_part)) = (self.find(receipt), self.charged_under(receipt)) else {
             return;
         };
         let known = self.lifetimes.as_mut().and_then(|lifetimes| lifetimes.remove(receipt));
@@ -331,12 +331,14 @@ impl Receipts {
         let cost = cost_of(charges);
         if cost > 0 {
             let mut charges = charges.iter().copied();
-            let of_limit = |at: usize| match charged.get(at) {
+            let of_limit = |at: usize| match has_part.get(at) {
                 Some(true) => charges.next().unwrap_or(Charge::VOID),
                 _ => Charge::VOID,
             };
             let all: Vec<Charge> = (0..limits.len()).map(of_limit).collect();
-            self.charged(now);
+            for (latest, _) in self.latest.iter_mut().zip(&has_part).filter(|(_, has_part)| **has_part) {
+                *latest = now.max(*latest);
+            }
             lifetime.extensions.push(self.push(limits, OpenReceipt { receipt, made: now }, &all));
             lifetime.cost = lifetime.cost.saturating_add(cost);
         }
@@ -520,8 +522,8 @@ impl Receipts {
         self.latest.get(position).copied().unwrap_or(Time::EPOCH)
     }
 
-    /// Returns the number of open receipts and of their extensions. Each receipt is kept until it is
-    /// cancelled, settled or expires.
+    /// Returns the number of open receipts and of their extensions. Each receipt is kept until it
+    /// is cancelled, settled or expires.
     pub fn len(&self) -> usize {
         self.blocks.iter().map(|block| block.open.len()).sum()
     }

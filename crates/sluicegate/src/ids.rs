@@ -68,7 +68,7 @@ impl Several {
 /// Parses numbers of this many digits each, at least one.
 fn hexadecimal(text: &str, digits: usize) -> Option<Vec<u64>> {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
-    if text.is_empty() || text.len() % digits != 0 || !text.bytes().all(|byte| is_digit(&byte)) {
+    if text.is_empty() || !text.len().is_multiple_of(digits) || !text.bytes().all(|byte| is_digit(&byte)) {
         return None;
     }
     let number = |from: usize| u64::from_str_radix(text.get(from..from + digits)?, 16).ok();

@@ -1,8 +1,8 @@
 //! Limiters: what a service adds to limit its callers.
 //!
 //! A [`Limiter`] is a limit, a clock and a store of keys. Its verbs are here; `builder.rs` builds
-//! it, `reservation.rs` holds reservations, and `check_all.rs` charges several limiters all or
-//! nothing.
+//! it, `reservation.rs` holds reservations, `held_receipt.rs` settles and extends receipts that
+//! were kept, and `check_all.rs` charges several limiters all or nothing.
 
 mod builder;
 mod check_all;

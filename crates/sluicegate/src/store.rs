@@ -347,7 +347,7 @@ impl<S: SlotKind> Store<S> {
         let tag = limits_by_tag.tag_for(key);
         if let Some(slot) = slot
             && shard.table.slot(slot).tag() == tag
-            && !shard.guarded.receipt_table.as_ref().is_some_and(|open| open.with_expired(key, now).is_some())
+            && !shard.has_expired(key, now)
         {
             return shard.with_slot(slot, read);
         }

@@ -175,8 +175,8 @@ pub(super) fn unlimited() -> Decision {
 /// A call never overtakes waiters: returns, for each call, the denial of its key's queue, if it has
 /// waiters.
 fn queue_denials(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
-    let mut limited = calls.iter().filter_map(|call| call.limited);
-    if !limited.any(|(limiter, key)| limiter.queues().may_have_waiters(key)) {
+    let mut with_limit = calls.iter().filter_map(|call| call.limited);
+    if !with_limit.any(|(limiter, key)| limiter.queues().may_have_waiters(key)) {
         return vec![None; calls.len()];
     }
     let behind = calls.iter().enumerate().map(|(index, call)| {

@@ -123,7 +123,9 @@ impl<S: SlotKind> HeldReceipts<'_, S> {
             }
             Some(several) => {
                 let OpenOfSeveral { name, keys, .. } = OpenOfSeveral::unsealed(several, self.seal);
-                keys.into_iter().for_each(|key| self.store.discard_receipt(key, name));
+                for key in keys {
+                    self.store.discard_receipt(key, name);
+                }
             }
         }
     }
@@ -136,7 +138,9 @@ impl<S: SlotKind> HeldReceipts<'_, S> {
     }
 
     fn usage_changed(&self, parts: &[PartNumber]) {
-        parts.iter().for_each(|part| self.queues.usage_changed(self.host, part.key));
+        for part in parts {
+            self.queues.usage_changed(self.host, part.key);
+        }
     }
 }
 

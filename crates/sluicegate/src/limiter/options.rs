@@ -139,7 +139,7 @@ mod tests {
                 "a reservation of at least some cost never waits; leave out the maximum wait, or at_least",
             ),
             (
-                options().ttl(Ttl::keep(Duration::from_nanos(999_000))),
+                options().ttl(Ttl::keep(Duration::from_micros(999))),
                 "a TTL of 999us is out of bounds; use 1 ms to 10 years",
             ),
             (

@@ -122,8 +122,8 @@ pub(crate) trait AnyLockedShard {
     /// Writes states back to a slot. Their log entries are claimed.
     fn write_back(&mut self, slot: usize, states: Vec<AnyState>);
 
-    /// Counts the decision, and records the charge for open receipts.
-    fn decided(&mut self, call: &StoreCall<'_>, now: Time, decision: &Decision);
+    /// Counts the decision, and records the charge of a check for open receipts.
+    fn decided(&mut self, call: &StoreCall<'_>, now: Time, verb: AllVerb, decision: &Decision);
 
     fn denial(&mut self, full: Full, key: Fingerprint) -> Decision;
 }
@@ -316,8 +316,8 @@ impl<'a> LockedShards<'a> {
     }
 }
 
-fn decide_merged<'a>(
-    mut calls: Vec<StoreCall<'a>>,
+fn decide_merged(
+    mut calls: Vec<StoreCall<'_>>,
     now: Time,
     queue_denial: Option<Decision>,
     verb: AllVerb,
@@ -365,7 +365,7 @@ fn decide_merged<'a>(
             shard.charged(call.key, now, verb, of_key);
             charges = Some(others);
         }
-        shard.decided(call, now, &decision);
+        shard.decided(call, now, verb, &decision);
     }
     Ok(decision)
 }
@@ -579,11 +579,14 @@ impl<S: SlotKind> AnyLockedShard for LockedIn<'_, S> {
         let mut receipts = self.shard.take_receipts(key, now, &self.store.vacant);
         let limits_by_tag = &self.shard.guarded.limits_by_tag;
         let limits = limits_by_tag.limits(limits_by_tag.tag_for(key));
-        receipts.fit(limits);
-        receipts.charged(latest);
         match verb {
             AllVerb::Check => {}
-            AllVerb::Reserve { receipt, ttl, .. } => receipts.open(limits, now, receipt, charges, ttl),
+            AllVerb::Reserve { receipt, ttl, .. } => {
+                // Charges that were made before the first receipt are no later than this.
+                receipts.fit(limits);
+                receipts.charged(latest);
+                receipts.open(limits, now, receipt, charges, ttl);
+            }
             AllVerb::Extend { receipt, ttl, .. } => receipts.extended(limits, now, receipt, charges, ttl),
         }
         self.shard.put_receipts(key, receipts);
@@ -593,10 +596,11 @@ impl<S: SlotKind> AnyLockedShard for LockedIn<'_, S> {
         S::update(self.shard.state_of(slot), |state| *state = S::from_states(states));
     }
 
-    fn decided(&mut self, call: &StoreCall<'_>, now: Time, decision: &Decision) {
+    fn decided(&mut self, call: &StoreCall<'_>, now: Time, verb: AllVerb, decision: &Decision) {
         let shard = &mut self.shard.guarded;
         shard.counts.decided(decision);
-        if decision.allowed()
+        if matches!(verb, AllVerb::Check)
+            && decision.allowed()
             && call.cost > 0
             && let Some(receipt_table) = &mut shard.receipt_table
         {

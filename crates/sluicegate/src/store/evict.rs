@@ -447,17 +447,11 @@ impl<S: SlotKind> Locked<'_, S> {
     /// The debt of a slot's key; `None` if it has recovered.
     #[inline]
     pub(super) fn debt(&mut self, slot: usize, now: Time) -> Option<Debt> {
-        if self.is_old(slot) || self.has_expired_receipts(slot, now) {
+        if self.is_old(slot) || self.has_expired(self.table.key(slot), now) {
             return self.debt_if_changed(slot, now);
         }
         let (Guarded { limits_by_tag, side_table, .. }, found) = (&mut *self.guarded, self.table.slot(slot));
         S::debt(SlotState { words: found.state, side_table, slot }, limits_by_tag.limits(found.tag()), now)
-    }
-
-    #[inline]
-    fn has_expired_receipts(&self, slot: usize, now: Time) -> bool {
-        let open = self.guarded.receipt_table.as_ref();
-        open.is_some_and(|open| open.with_expired(self.table.key(slot), now).is_some())
     }
 
     /// The debt of a key that has expired receipts, or has not been converted to the current

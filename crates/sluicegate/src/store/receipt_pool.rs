@@ -204,7 +204,7 @@ impl<S: SlotKind> Locked<'_, S> {
         match slot {
             None => expire(&mut S::State::default()),
             Some(slot) => {
-                S::update(SlotState { words: self.table.slot(slot).state, side_table, slot }, expire)
+                S::update(SlotState { words: self.table.slot(slot).state, side_table, slot }, expire);
             }
         }
         let closed = before - receipts.len();
@@ -212,8 +212,8 @@ impl<S: SlotKind> Locked<'_, S> {
     }
 
     /// Visits the receipts of up to this many keys. `act` is called with their share, the key, its
-    /// receipts, and a function that drops those which are worthless and were made before a time, if
-    /// one is given.
+    /// receipts, and a function that drops those which are worthless and were made before a time,
+    /// if one is given.
     fn visit_receipts(
         &mut self,
         keys: usize,

@@ -170,6 +170,12 @@ impl<S: SlotKind> Locked<'_, S> {
         self.drop_empty_table();
     }
 
+    /// Returns `true` if a key has receipts that have expired.
+    #[inline]
+    pub(super) fn has_expired(&self, key: Fingerprint, now: Time) -> bool {
+        self.guarded.receipt_table.as_ref().is_some_and(|open| open.with_expired(key, now).is_some())
+    }
+
     /// The number of open receipts of a key, extensions included.
     pub(super) fn receipts_of(&self, key: Fingerprint) -> usize {
         let open = self.guarded.receipt_table.as_ref();

@@ -25,7 +25,7 @@ fn a_waiter_is_woken_when_a_charge_is_returned() {
     reserve(&limiter, 3, Ttl::keep(SECOND));
     let mut first = Caller::new(limiter.acquire("k", 2));
     let mut second = Caller::new(limiter.acquire("k", 3));
-    clock.advance(2 * SECOND - Duration::from_micros(1));
+    clock.advance(Duration::from_micros(1_999_999));
     assert_eq!((first.woken(), second.woken()), (0, 0));
     clock.advance(Duration::from_micros(1));
     assert_eq!((first.woken(), second.woken()), (1, 0), "3 were returned, 2 of them taken");
