@@ -68,6 +68,20 @@ pub fn peek_all<A: Algorithm>(parts: &[Part<'_, A>], now: Time) -> Decision {
     strictest(decisions).map_or_else(|denied| denied, |delay| Decision::allow(standing_of(parts, now), delay))
 }
 
+/// Returns the decision for calls that were decided apart from each other, in their order: allowed
+/// if all are. The fields are those that one decision for all of them would have.
+pub fn together(decisions: impl IntoIterator<Item = Decision>) -> Option<Decision> {
+    decisions.into_iter().reduce(|one, next| match (one.retry_after(), next.retry_after()) {
+        (None, None) => {
+            let tightest = if next.remaining() < one.remaining() { next } else { one };
+            Decision::allow(tightest.standing(), one.delay().max(next.delay()))
+        }
+        // `None` is less than any wait.
+        (longest, longer) if longer > longest => next,
+        _ => one,
+    })
+}
+
 fn standing_of<A: Algorithm>(parts: &[Part<'_, A>], now: Time) -> Standing {
     tightest(parts.iter().map(|part| part.limit.standing(part.state, now)))
 }

@@ -185,6 +185,10 @@ impl Decision {
     }
 
     #[inline]
+    pub(crate) const fn standing(&self) -> Standing {
+        self.standing
+    }
+
     pub(crate) const fn allow(standing: Standing, delay: Span) -> Decision {
         Decision { standing, outcome: Outcome::Allowed, denied_by: 0, wait: delay }
     }

@@ -5,8 +5,9 @@
 --     a+1   count
 --     a+2   cost
 --     a+3   period
--- State     packed at, prev, cur .. tag, and maybe a mark. at is when a call was last allowed; prev and cur are the
---           counts of the windows at that time, at most 2^32 - 1 each if the limit's count is
+-- State     packed at, prev, cur .. tag, and maybe a mark. at is when a call was last allowed; prev
+--           and cur are the counts of the windows at that time, at most 2^32 - 1 each if the
+--           limit's count is
 -- Formula   allow if prev * (period - e) / period + cur + cost <= count, multiplied out
 -- Reply     the state before the call
 

@@ -2,13 +2,14 @@
 -- first notices which receipts have expired.
 --
 -- KEYS      of each key: one state per limit, its receipts, and their deadlines
--- ARGV[2]   check, take, reserve, wait, within, refund, extend, cancel, settle; read: as read.lua,
---           as if the keys had noticed; notice: only that
+-- ARGV[2]   check, take, reserve, wait, within, refund, extend, cancel, settle; confirm: gives a
+--           receipt another time to live, from when it was made; read: as read.lua, as if the keys
+--           had noticed; notice: only that
 --     3     the number of keys
 --     4     reserve, wait, within: the longest wait
---     5     reserve, wait, extend, cancel, settle: the receipt
---     6     reserve, extend: its time to live, or 0
---     7     reserve: 'cancel' if its charge is returned then
+--     5     reserve, wait, extend, cancel, settle, confirm: the receipt
+--     6     reserve, extend, confirm: its time to live, or 0
+--     7     reserve, confirm: 'cancel' if its charge is returned then
 --     8     reserve: 1 if less than the cost may be granted, otherwise 0
 --     9...  for each key: the number of its limits; the limits, as text; take: the most to charge;
 --           refund: the cost; settle: the usage; reserve: the cost, of which the cost of the limits
@@ -19,7 +20,7 @@
 --           cancel: 1 if anything was returned; settle: 1 if the receipt was open
 --           'again', the time: more receipts have expired than one call can close, or have been
 --           closed by this one; the call has not been decided
---           'closed', the time: the receipt to extend is not open
+--           'closed', the time: the receipt to extend or confirm is not open
 --           'full', the time: the key has too many open receipts
 --           'other', the time, the state, its index: a state of another limit that cannot be
 --           converted here; nothing was done
@@ -88,7 +89,8 @@ local function decide()
 
   -- A receipt that is not open changes nothing, so it converts nothing either.
   local closes = verb == 'cancel' or verb == 'settle'
-  if closes or verb == 'extend' then
+  local uses_receipt = closes or verb == 'extend' or verb == 'confirm'
+  if uses_receipt then
     local is_known = false
     for _, key in ipairs(keys) do
       is_known = call('HGET', key.receipts, name) or is_known
@@ -119,17 +121,20 @@ local function decide()
         end
         as_if(names)
       end
-      local function on_close(receipt)
-        has_closed, has_returned = true, has_returned or receipt.returned
+      local function on_step(receipt)
+        has_closed = has_closed or receipt.charges == 0
+        has_returned = has_returned or receipt.returned
       end
-      has_more = key_notice(key, closes and name, on_close) or has_more
+      has_more = key_notice(key, verb == 'cancel' and name, on_step) or has_more
       key_read(key)
     end
   end
-  if has_more then
+  if has_returned then
+    return { 1, now }
+  elseif has_more then
     return { 'again', now }
   elseif has_closed or verb == 'notice' then
-    return { has_returned and 1 or 0, now }
+    return { 0, now }
   end
 
   for i, part in ipairs(parts) do
@@ -235,12 +240,12 @@ local function decide()
   -- The keys that the call is about, each with its receipts: to a receipt it is what of it is open.
   local taking, has_part = {}, {}
   for k, key in ipairs(keys) do
-    if closes or verb == 'extend' then
+    if uses_receipt then
       key.r = receipts_read(key.receipts, key.deadlines, key.text, #key.parts)
       key.receipt = receipts_find(key.r, name)
       key.receipt = key.receipt and receipts_is_open(key.receipt) and key.receipt
     end
-    if key.receipt or not (closes or verb == 'extend') then
+    if key.receipt or not uses_receipt then
       taking[#taking + 1] = key
     end
     has_part[k] = key.receipt and '1' or '0'
@@ -249,6 +254,41 @@ local function decide()
     return { closes and 0 or 'closed', now }
   elseif verb == 'extend' then
     reply[#parts + 3] = table.concat(has_part)
+  end
+
+  for _, key in ipairs(taking) do
+    -- Returns the time until which a charge of the key counts.
+    function key.counts_until(charge, r)
+      local latest = 0
+      for i, part in ipairs(key.parts) do
+        latest = math.max(latest, part.rules.counts_until(part.s, part.a, charge[i], r.limits[i]))
+      end
+      return latest
+    end
+  end
+
+  if verb == 'confirm' then
+    for _, key in ipairs(taking) do
+      local r, receipt = key.r, key.receipt
+      receipt.cancels, receipt.length = ARGV[7] == 'cancel', ttl
+      if ttl > 0 then
+        receipt.ends = math.min(receipt.made + ttl, 9007199254740991)
+        r.ends = math.max(r.ends, receipt.ends)
+        receipts_set_deadline(r, receipt, receipt.ends)
+      else
+        local charge = receipts_charge(r, receipt, 1)
+        for i = 1, #key.parts do
+          receipts_measure(r, charge, i)
+        end
+        receipts_set_deadline(r, receipt, nil)
+        receipt.ends, r.has_ended = 0, true
+        r.kept = math.max(r.kept, receipt.made + HOUR, key.counts_until(charge, r))
+      end
+      receipts_write(r, name, receipts_pack(receipt))
+      -- It may end earlier than it would have.
+      key_mark(key)
+    end
+    return { 1, now }
   end
 
   if closes then
@@ -263,6 +303,8 @@ local function decide()
         end
       end
       receipt.left = math.max(0, receipt.total - used)
+      -- The caller is answered now.
+      receipt.returned = verb == 'settle'
       is_closed = receipt_close(key, key.r, receipt, now) and is_closed
       receipts_write(key.r)
       if receipt.charges > 0 then
@@ -306,14 +348,6 @@ local function decide()
   local has_receipt = verb == 'reserve' or verb == 'extend' or verb == 'wait' and longest > 0
   local is_full = false
   for _, key in ipairs(has_receipt and taking or {}) do
-    -- Returns the time until which a charge of the key counts.
-    function key.counts_until(charge, r)
-      local latest = 0
-      for i, part in ipairs(key.parts) do
-        latest = math.max(latest, part.rules.counts_until(part.s, part.a, charge[i], r.limits[i]))
-      end
-      return latest
-    end
     key.r = key.r or receipts_read(key.receipts, key.deadlines, key.text, #key.parts)
     local is_charged = verb ~= 'extend' or key.parts[1].cost > 0
     is_full = is_charged and not receipts_have_room(key.r, key.counts_until) or is_full
@@ -330,10 +364,29 @@ local function decide()
   for _, key in ipairs(taking) do
     local r, cost = key.r, key.parts[1].cost
     local charge = { cost = cost }
+    local receipt = r and (key.receipt or { ends = 0, length = 0, total = 0, left = -1, charges = 0 })
+    local ends
+    if r then
+      receipt.name, receipt.made = name, verb == 'wait' and now - HOUR or now
+      receipt.length = ttl > 0 and ttl or receipt.length
+      if verb == 'reserve' then
+        receipt.cancels = ARGV[7] == 'cancel'
+      end
+      if receipt.length > 0 then
+        -- A moment that no clock reaches is not exact.
+        ends = math.min(now + receipt.length, 9007199254740991)
+        receipt.ends, r.ends = ends, math.max(r.ends, ends)
+      end
+    end
     for i, part in ipairs(key.parts) do
       if cost > 0 then
+        local due = ends and math.min(part.s.due or ends, ends) or part.s.due
+        part.s.due = not part.rules.is_written and due or part.s.due
         part.rules.charge(part.s, part.a, cost)
         write(part)
+        if due and part.s.due ~= due then
+          sliding_log_mark(part.s, due)
+        end
       end
       if r then
         local stack, height = part.rules.record(part.s, part.a, r.limits[i], r.number)
@@ -341,27 +394,16 @@ local function decide()
       end
     end
     if r then
-      local receipt = key.receipt or { name = name, ends = 0, length = 0, total = 0, left = -1, charges = 0 }
-      receipt.made = verb == 'wait' and now - HOUR or now
-      if verb == 'reserve' then
-        receipt.cancels = ARGV[7] == 'cancel'
-      end
-      receipt.length = ttl > 0 and ttl or receipt.length
-      if receipt.length > 0 then
-        -- A moment that no clock reaches is not exact.
-        receipt.ends = math.min(now + receipt.length, 9007199254740991)
-        r.ends = math.max(r.ends, receipt.ends)
-      end
       if cost > 0 or not key.receipt then
         receipts_add(r, receipt, charge, key.counts_until)
       else
         r.kept = math.max(r.kept, receipt.ends == 0 and now + HOUR or 0)
       end
-      if receipt.ends > 0 then
-        receipts_set_deadline(r, receipt, receipt.ends)
+      if ends then
+        receipts_set_deadline(r, receipt, ends)
       end
       receipts_write(r, name, receipts_pack(receipt))
-      if receipt.ends > 0 then
+      if ends and cost == 0 then
         key_mark(key)
       end
     end

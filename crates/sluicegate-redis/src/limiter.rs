@@ -9,12 +9,14 @@
 //! builder        builds a limiter              call      checks: one, or a batch
 //! script_calls   the verbs as script calls     reply     parses the scripts' replies
 //! several        calls, all or nothing         receipts  settle, cancel, extend and discard
+//! by_slot        the same over the hash slots of a cluster
 //! reservation    what `reserve` returns        denials   when a cached denial answers
 //! acquire        waits until a call is allowed, with queue and wait_guard
 //! ```
 
 mod acquire;
 mod builder;
+mod by_slot;
 mod call;
 mod denials;
 mod queue;
@@ -135,7 +137,8 @@ impl RedisLimiter {
         self.inner.check(&key.to_bytes(), cost, Some(now)).await
     }
 
-    /// Decides a call without charging the key.
+    /// Decides a call without charging the key. (Only where more receipts have expired than one
+    /// script call can close, it closes some of them, and so do the other verbs that only look.)
     ///
     /// # Errors
     /// As [`RedisLimiter::check`].
@@ -191,8 +194,9 @@ impl RedisLimiter {
     /// Buckets may borrow what refills in that time; other limits decide as for a check.
     ///
     /// # Errors
-    /// If the limit does not support it (`count=all`, `smooth`), the key has too many open
-    /// receipts, or the store gives no answer and the limiter has no fallback.
+    /// If the options do not fit, the limit does not support it (`count=all`, `smooth`; `pacer`
+    /// with at least some cost), the key has too many open receipts, or the store gives no answer and
+    /// the limiter has no fallback.
     pub async fn reserve(
         &self,
         key: impl Key,
@@ -288,8 +292,8 @@ impl RedisLimiter {
     /// [`settle_all`](crate::settle_all).
     ///
     /// # Errors
-    /// As [`RedisLimiter::cancel`], and if there is another count of numbers; the receipt then stays
-    /// open.
+    /// As [`RedisLimiter::cancel`], and if there is another count of numbers; the receipt then
+    /// stays open.
     pub async fn settle_each(&self, receipt: &Receipt, used: &[u64]) -> Result<bool, BackendError> {
         self.inner.settle(receipt, used, None).await
     }

@@ -3,7 +3,7 @@
 -- every later call on its key continues first, and none sees it half closed.
 
 -- How many charges one call closes, times the limits of each.
-local WORK_MAX = 16
+local WORK_MAX = 24
 local work = WORK_MAX
 
 -- Closes a receipt as of a moment, as far as this call may. `left` of its charge is returned.

@@ -28,6 +28,16 @@ local function gcra_convert(raw, key, a, stays, due)
   if not is_time(at) or not is_time(latest) or part >= old_count or old_period == 0 then
     return nil
   end
+  -- A state that only has a mark stays that of an unseen key.
+  if at == 0 and latest == 0 then
+    local blank = gcra_blank(a)
+    if not stays and blank then
+      call('SET', key, state_marked(blank, due), 'KEEPTTL')
+    elseif not stays then
+      call('UNLINK', key)
+    end
+    return { raw = raw, at = 0, latest = 0, part = 0, due = due }
+  end
   local change = rate_change(old_count, period > 0 and old_period or 0, count, period)
   -- After a step back of the clock, usage is measured at the latest known time.
   local from = period > 0 and math.max(now, math.min(latest, part > 0 and at + 1 or at)) or 0

@@ -227,6 +227,9 @@ local function gcra_counts_until(s, a, charge, limit)
   if charge.stack ~= limit.stack then
     return 0
   end
-  local whole, part = gcra_leaks_at(a, charge, limit)
+  local whole, part = limit.at, limit.part
+  if charge.height ~= limit.reference then
+    whole, part = gcra_leaks_at(a, charge, limit)
+  end
   return whole + (part > 0 and 1 or 0)
 end

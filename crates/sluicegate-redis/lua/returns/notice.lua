@@ -64,9 +64,9 @@ local function key_under_stored_rules(key, run)
 end
 
 -- Closes the receipts of a key that have expired, as far as this call may. Returns true if there
--- are more of them. `own` is the name of a receipt, and `on_close` what is called once that was
--- closed in steps.
-local function key_notice(key, own, on_close)
+-- are more of them. `on_step` is called after each step of the receipt `own`, if its caller was not
+-- told yet that anything was returned.
+local function key_notice(key, own, on_step)
   local r = receipts_read(key.receipts, key.deadlines, key.text, #key.parts)
   local at = string.format('%d', now)
   local members = call('ZRANGE', key.deadlines, '-inf', at, 'BYSCORE', 'LIMIT', '0', tostring(WORK_MAX))
@@ -80,15 +80,17 @@ local function key_notice(key, own, on_close)
         has_more = true
         break
       else
-        local is_continued = receipt.left >= 0
-        if not is_continued then
+        local is_continued = receipt.left >= 0 and not receipt.returned
+        if receipt.left < 0 then
           receipt.left = receipt.cancels and receipt.total or 0
         end
-        if not receipt_close(key, r, receipt, receipt.ends) then
+        local is_closed = receipt_close(key, r, receipt, receipt.ends)
+        if is_continued and receipt.name == own then
+          on_step(receipt)
+        end
+        if not is_closed then
           has_more = true
           break
-        elseif is_continued and receipt.name == own then
-          on_close(receipt)
         end
       end
     end

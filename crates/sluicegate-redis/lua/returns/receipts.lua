@@ -19,12 +19,12 @@
 -- Cells are kept in blocks, and the header has the sum of each block, so that a call reads the
 -- header and one or two blocks, however many charges there are.
 --
--- Fields    '#5', the header: next number, cells, blocks, limits, length of the text; until when the
---           receipts without a time to live are kept, and the latest end of the others; the text
---           of the limits; per limit the stack of the last run (-1: closed) and its height, and
---           the reference: its height, and its moment in microseconds and parts; per block the
---           first number and how many cells it has; then sums, one per block: the sum of its last
---           run, and whether that starts in it
+-- Fields    '#5', the header: next number, cells, blocks, limits, length of the text; until when
+--           the receipts without a time to live are kept, and the latest end of the others; the
+--           text of the limits; per limit the stack of the last run (-1: closed) and its height,
+--           and the reference: its height, and its moment in microseconds and parts; per block
+--           the first number and how many cells it has; then sums, one per block: the sum of its
+--           last run, and whether that starts in it
 --           'b' and a first number, a block: the names of its cells; then cells
 --           a name, a receipt: when it was made; when it ends (0: it has no time to live), and how
 --           long after a restart; what it charged in all; while it is closed, what of that is still
@@ -91,11 +91,6 @@ end
 
 local function cell_set(c, at, units)
   c.units = column_put(c.units, 8, at, at, struct.pack('<d', units))
-end
-
-local function cell_insert(c, at, start, units)
-  c.starts = column_put(c.starts, 1, at, at - 1, start)
-  c.units = column_put(c.units, 8, at, at - 1, struct.pack('<d', units))
 end
 
 local function cell_remove(c, at)
@@ -479,26 +474,29 @@ end
 local function receipts_add(r, receipt, charge, counts_until)
   local b, size = r.n, r.n > 0 and receipts_size(r, r.n) or BLOCK_MAX
   local number, is_first = struct.pack('<d', r.number), receipt.charges == 0
-  if size == BLOCK_MAX then
+  local is_new = size == BLOCK_MAX
+  if is_new then
     b, size = b + 1, 0
     r.n, r.firsts, r.sizes = b, r.firsts .. number, r.sizes .. '\0\0'
-    r.blocks[number] = { names = '', cells = cells_read('', 1, 0, r.limits) }
-    for i = 1, #r.limits do
-      cell_insert(r.sums[i], b, '0', 0)
-    end
+    r.blocks[number] = { names = '', cells = {} }
   end
   local block, out = receipts_block(r, b), { number, struct.pack('<d', charge.cost) }
   for i = 1, #r.limits do
-    local part, limit, sums = charge[i], r.limits[i], r.sums[i]
+    local part, limit, sums, cells = charge[i], r.limits[i], r.sums[i], block.cells[i]
     -- Heights of a stack never fall while its state is kept.
-    if part.stack ~= limit.stack or limit.height > part.height then
-      cell_insert(block.cells[i], size + 1, '1', part.height)
-      cell_set(sums, b, part.height)
-      sums.starts = column_put(sums.starts, 1, b, b, '1')
+    local is_start = part.stack ~= limit.stack or limit.height > part.height
+    local start = is_start and '1' or '0'
+    local units = is_start and part.height or part.height - limit.height
+    local packed = struct.pack('<d', units)
+    if is_new then
+      block.cells[i] = { starts = start, units = packed }
+      sums.starts, sums.units = sums.starts .. start, sums.units .. packed
     else
-      local units = part.height - limit.height
-      cell_insert(block.cells[i], size + 1, '0', units)
-      cell_set(sums, b, cell_get(sums, b) + units)
+      cells.starts, cells.units = cells.starts .. start, cells.units .. packed
+      cell_set(sums, b, is_start and units or cell_get(sums, b) + units)
+      if is_start then
+        sums.starts = column_put(sums.starts, 1, b, b, '1')
+      end
     end
     limit.stack, limit.height = part.stack, part.height
     out[#out + 1] = struct.pack('<dB', part.stack, part.waited and 1 or 0)

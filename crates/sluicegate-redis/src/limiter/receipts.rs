@@ -1,9 +1,9 @@
 //! What is done with a receipt: settle, cancel, extend and discard.
 
-use super::call::{LimitedCall, RedisCall};
+use super::call::{LimitedCall, RedisCall, shown};
 use super::reply::ScriptReply;
 use super::script_calls::{Operation, ScriptVerb, execute_each};
-use super::several::{parts_of, states_of};
+use super::several::{parts_of, slots_of, states_of};
 use super::{Inner, require_agreement};
 use crate::failure::bad_state;
 use crate::receipt::StoredReceipt;
@@ -58,7 +58,8 @@ pub async fn cancel_all(receipt: &Receipt, calls: &[RedisCall<'_>]) -> Result<bo
 ///
 /// # Errors
 /// As [`settle_all`]; if the receipt is not open ([`VerbError::NotOpen`]) or belongs to other
-/// calls, the TTL is out of bounds, or a key has too many open receipts.
+/// calls, the TTL is out of bounds, the keys are in different hash slots of a cluster, or a key has
+/// too many open receipts.
 pub async fn extend_all(
     receipt: &Receipt,
     calls: &[RedisCall<'_>],
@@ -184,10 +185,14 @@ impl<'a> UsedReceipt<'a> {
     }
 
     async fn close(&self, calls: &[LimitedCall<'_>], verb: ScriptVerb<'_>) -> Result<bool, StoreFailure> {
-        let closed = match self.execute(calls, verb).await {
-            Ok(ScriptReply::Decided { success, .. }) => Ok(success),
-            reply => reply.and_then(|_| Err(bad_state())),
-        };
+        let mut closed = Ok(false);
+        for reply in self.execute(calls, verb).await {
+            let of_slot = match reply {
+                Ok(ScriptReply::Decided { success, .. }) => Ok(success),
+                reply => reply.and_then(|_| Err(bad_state())),
+            };
+            closed = closed.and_then(|closed| Ok(of_slot? || closed));
+        }
         self.count(closed.is_ok());
         closed
     }
@@ -201,7 +206,11 @@ impl<'a> UsedReceipt<'a> {
     ) -> Result<Answer, BackendError> {
         let calls = self.calls(&self.receipt.per_key(costs)?, at);
         let ttl = ttl.map(sluicegate::internal::checked_ttl).transpose()?;
-        let extended = match self.execute(&calls, ScriptVerb::Extend { receipt: &self.receipt, ttl }).await {
+        if let [_, other, ..] = &*slots_of(&calls) {
+            return Err(VerbError::SlotsDiffer(shown(&calls[0].key), shown(&calls[other[0]].key)).into());
+        }
+        let mut replies = self.execute(&calls, ScriptVerb::Extend { receipt: &self.receipt, ttl }).await;
+        let extended = match replies.pop().unwrap_or_else(|| Err(bad_state())) {
             Ok(ScriptReply::NotOpen) => return Err(VerbError::NotOpen.into()),
             Ok(ScriptReply::TooManyReceipts) => return Err(VerbError::TooManyReceiptsOfKey.into()),
             reply => reply.and_then(|reply| self.extended(&calls, reply)),
@@ -240,18 +249,29 @@ impl<'a> UsedReceipt<'a> {
         calls
     }
 
+    /// Executes one script call for each hash slot of the keys, on all nodes at once. In each it is
+    /// all or nothing; a receipt over several slots that is closed returns cost in any order.
     async fn execute(
         &self,
         calls: &[LimitedCall<'_>],
         verb: ScriptVerb<'_>,
-    ) -> Result<ScriptReply, StoreFailure> {
+    ) -> Vec<Result<ScriptReply, StoreFailure>> {
         let _invalidate: Vec<_> = calls.iter().map(|call| call.inner.invalidate_denials(&call.key)).collect();
-        let Some(first) = calls.first() else { return Err(bad_state()) };
+        let Some(first) = calls.first() else { return Vec::new() };
         let store = &first.inner.store.inner;
-        let mut round_trip =
-            if verb.is_always_sent() { store.admit_return(1).await } else { store.admit(1).await? };
-        let replies = execute_each(&mut round_trip, &[Operation { calls, verb }]).await;
-        replies.into_iter().next().unwrap_or_else(|| Err(bad_state()))
+        let slots = slots_of(calls);
+        let of_slot = |keys: &Vec<usize>| keys.iter().map(|key| calls[*key].clone()).collect();
+        let of_slots: Vec<Vec<LimitedCall<'_>>> = slots.iter().map(of_slot).collect();
+        let operations: Vec<_> = of_slots.iter().map(|calls| Operation { calls, verb }).collect();
+        let mut round_trip = if verb.is_always_sent() {
+            store.admit_return(slots.len()).await
+        } else {
+            match store.admit(slots.len()).await {
+                Ok(round_trip) => round_trip,
+                Err(failure) => return vec![Err(failure)],
+            }
+        };
+        execute_each(&mut round_trip, &operations).await
     }
 
     fn count(&self, is_answered: bool) {
@@ -264,9 +284,14 @@ impl<'a> UsedReceipt<'a> {
     pub(super) async fn discard(&self) -> Result<(), StoreFailure> {
         let Some(first) = self.limiters.first() else { return Ok(()) };
         let calls = self.calls(&vec![0; self.receipt.keys.len()], None);
-        let names: Vec<Vec<u8>> = calls.iter().flat_map(LimitedCall::receipt_names).collect();
-        let mut script_call = ScriptCall::new(&scripts::DISCARD, &names).at(None);
-        script_call.arg(&self.receipt.name[..]);
-        first.store.inner.admit_return(1).await.send_one(&script_call).await.map(|_| ())
+        let discard = |keys: &Vec<usize>| {
+            let names: Vec<Vec<u8>> = keys.iter().flat_map(|key| calls[*key].receipt_names()).collect();
+            let mut script_call = ScriptCall::new(&scripts::DISCARD, &names).at(None);
+            script_call.arg(&self.receipt.name[..]);
+            script_call
+        };
+        let script_calls: Vec<ScriptCall> = slots_of(&calls).iter().map(discard).collect();
+        let answers = first.store.inner.admit_return(script_calls.len()).await.send(&script_calls).await;
+        answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 }

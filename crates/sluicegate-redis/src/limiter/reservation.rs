@@ -9,10 +9,10 @@ use sluicegate::{Decision, Receipt, Time, VerbError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// The answer to [`RedisLimiter::reserve`] or [`reserve_all`](crate::reserve_all). If the call is allowed, its cost is charged, and stays
-/// charged unless the reservation is cancelled or settled. Dropping the reservation keeps the
-/// charge, as after a check; to cancel later or elsewhere, [`keep`](RedisReservation::keep) the
-/// receipt.
+/// The answer to [`RedisLimiter::reserve`] or [`reserve_all`](crate::reserve_all). If the call is
+/// allowed, its cost is charged, and stays charged unless the reservation is cancelled or settled,
+/// or ends with its time to live. Dropping the reservation keeps the charge, as after a check; to
+/// cancel later or elsewhere, [`keep`](RedisReservation::keep) the receipt.
 #[derive(Debug)]
 #[must_use = "a denied reservation charges nothing; check `allowed()` first"]
 pub struct RedisReservation {

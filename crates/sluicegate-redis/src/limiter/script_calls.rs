@@ -11,7 +11,7 @@ use crate::round_trip::RoundTrip;
 use crate::script::ScriptCall;
 use crate::scripts;
 use sluicegate::backend::StoreFailure;
-use sluicegate::{ReserveOptions, Span, Then, Time};
+use sluicegate::{ReserveOptions, Span, Then, Time, Ttl};
 use sluicegate_core::bounds::CENTURY;
 
 /// The most attempts at a call, besides one for each of its limits. A call is sent again with the
@@ -43,6 +43,11 @@ pub(super) enum ScriptVerb<'a> {
     Extend {
         receipt: &'a StoredReceipt,
         ttl: Option<Span>,
+    },
+    /// The receipt gets this time to live, from when it was made.
+    Confirm {
+        receipt: &'a StoredReceipt,
+        ttl: Option<Ttl>,
     },
     /// All of the charge is returned.
     Cancel {
@@ -265,6 +270,12 @@ impl<'a> Operation<'a> {
                 arguments = VerbArguments { receipt: &receipt.name, ttl, ..arguments };
                 "extend"
             }
+            ScriptVerb::Confirm { receipt, ttl } => {
+                let cancels = ttl.is_some_and(|ttl| ttl.then == Then::Cancel);
+                let ttl = ttl.map_or(0, |ttl| ttl.length.as_micros());
+                arguments = VerbArguments { receipt: &receipt.name, ttl, cancels, ..arguments };
+                "confirm"
+            }
             ScriptVerb::Cancel { receipt } => {
                 arguments.receipt = &receipt.name;
                 "cancel"
@@ -301,7 +312,10 @@ impl<'a> Operation<'a> {
             let cost = match self.verb {
                 ScriptVerb::Take => call.cost.min(1),
                 ScriptVerb::Reserve { options, .. } => options.at_least.unwrap_or(call.cost),
-                ScriptVerb::Refund | ScriptVerb::Cancel { .. } | ScriptVerb::Settle { .. } => 0,
+                ScriptVerb::Refund
+                | ScriptVerb::Cancel { .. }
+                | ScriptVerb::Settle { .. }
+                | ScriptVerb::Confirm { .. } => 0,
                 _ => call.cost,
             };
             call.add_blocks(&mut script_call, cost, receipts);

@@ -3,7 +3,7 @@
 use super::call::{LimitedCall, RedisCall, shown};
 use super::reply::ScriptReply;
 use super::script_calls::{Operation, ScriptVerb, execute_each};
-use super::{RedisLimiter, RedisReservation, require_agreement};
+use super::{RedisLimiter, RedisReservation, by_slot, require_agreement};
 use crate::encode::RawState;
 use crate::failure::bad_state;
 use crate::link::slot;
@@ -21,14 +21,16 @@ use std::sync::Arc;
 /// each call: the state of its key after the charge, or, if the calls are denied, whether this one
 /// would be allowed alone.
 ///
-/// In a cluster the keys must be in one hash slot, as keys with one hash tag such as
-/// `{tenant:acme}` are. The same key of one scope given twice is one call with both costs.
+/// The same key of one scope given twice is one call with both costs. Keys in one hash slot of a
+/// cluster, as keys with one hash tag such as `{tenant:acme}` are, take one script call; others are
+/// reserved slot by slot and cancelled on a denial, so that another call may be denied meanwhile
+/// (`by_slot.rs`).
 ///
 /// # Errors
-/// If there are more than [`CALLS_MAX`] calls, one is under `count=all` or `smooth`, keys are in
-/// different hash slots, or the store gives no answer. Nothing is then charged, unless the failure
-/// says that it may have been. (`on_store_failure` is not applied, since it may differ between the
-/// limiters.)
+/// If there are more than [`CALLS_MAX`] calls, one is under `count=all` or `smooth`, or under
+/// `pacer` and keys are in different hash slots, or the store gives no answer. Nothing is then
+/// charged, unless the failure says that it may have been. (`on_store_failure` is not applied,
+/// since it may differ between the limiters.)
 pub async fn check_all(calls: &[RedisCall<'_>]) -> Result<(Answer, Vec<Decision>), BackendError> {
     charge_all(&AllCalls::new(calls, None)?, ScriptVerb::Check).await
 }
@@ -103,8 +105,8 @@ async fn reserve(
         return Err(VerbError::AtLeastOfSeveral.into());
     }
     options.checked(0)?;
-    let limits = all.merged.iter().flat_map(|call| &call.inner.compiled);
-    limits.map(|limit| limit.require(Verb::Reserve)).collect::<Result<(), _>>()?;
+    let mut limits = all.merged.iter().flat_map(|call| &call.inner.compiled);
+    limits.try_for_each(|limit| limit.require(Verb::Reserve))?;
     let receipt = all.receipt();
     let verb = ScriptVerb::Reserve { receipt: &receipt, options };
     let _invalidate: Vec<_> =
@@ -119,9 +121,9 @@ async fn reserve(
 }
 
 /// Calls that are charged all or nothing.
-struct AllCalls<'a> {
+pub(super) struct AllCalls<'a> {
     /// Those on one key as one, with the sum of their costs; without those on unlimited keys.
-    merged: Vec<LimitedCall<'a>>,
+    pub(super) merged: Vec<LimitedCall<'a>>,
     /// For each call the index of its key, if the key has a limit.
     keys: Vec<Option<usize>>,
 }
@@ -159,24 +161,34 @@ impl<'a> AllCalls<'a> {
                 return Err(if is_smooth { VerbError::Smooth(text) } else { VerbError::CountsDenied(text) });
             }
         }
-        if first.inner.store.inner.link.is_cluster() {
-            let slot_of = |call: &LimitedCall<'_>| call.state_names().next().map(|name| slot(&name));
-            if let Some(other) = self.merged.iter().find(|call| slot_of(call) != slot_of(first)) {
-                return Err(VerbError::SlotsDiffer(shown(&first.key), shown(&other.key)));
-            }
+        let is_paced =
+            |call: &&LimitedCall<'_>| call.inner.limits.iter().any(|limit| limit.algorithm() == "pacer");
+        let paced = self.merged.iter().find(is_paced);
+        let other = paced.and_then(|paced| self.merged.iter().find(|call| slot_of(call) != slot_of(paced)));
+        if let (Some(paced), Some(other)) = (paced, other) {
+            return Err(VerbError::SlotsDiffer(shown(&paced.key), shown(&other.key)));
         }
         Ok(())
     }
 
     /// A new receipt for them.
-    fn receipt(&self) -> StoredReceipt {
+    pub(super) fn receipt(&self) -> StoredReceipt {
         let keys = self.merged.iter().map(|call| ReceiptKey::new(&call.inner.scope, &call.key)).collect();
         let index = |key: &Option<usize>| key.and_then(|key| u8::try_from(key).ok());
         StoredReceipt::of_several(keys, self.keys.iter().map(index).collect())
     }
 
+    /// The decision of each call, from those of the keys.
+    fn of_calls(&self, of_keys: &[Decision]) -> Vec<Decision> {
+        let of_call = |(index, key): (usize, &Option<usize>)| match key {
+            Some(key) => of_keys[*key].of_call(index),
+            None => unlimited(COUNT_MAX),
+        };
+        self.keys.iter().enumerate().map(of_call).collect()
+    }
+
     /// The index of each key's first call.
-    fn first_calls(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn first_calls(&self) -> impl Iterator<Item = usize> {
         let first = |key| self.keys.iter().position(|of_call| *of_call == Some(key)).unwrap_or(0);
         (0..self.merged.len()).map(first)
     }
@@ -191,6 +203,14 @@ async fn charge_all(
         return Ok((Answer::new(without_limit, Source::Store), vec![without_limit; all.keys.len()]));
     };
     let store = &first.inner.store.inner;
+    let slots = slots_of(&all.merged);
+    if slots.len() > 1 {
+        let decided = by_slot::charge(all, &slots, verb).await;
+        let is_answered = !matches!(decided, Err(BackendError::Store(_)));
+        store.counters.count(is_answered.then_some(Source::Store));
+        let (decision, of_keys) = decided?;
+        return Ok((Answer::new(decision, Source::Store), all.of_calls(&of_keys)));
+    }
     let reply = async {
         let operations = [Operation { calls: &all.merged, verb }];
         let reply = execute_each(&mut store.admit(1).await?, &operations).await.pop();
@@ -202,11 +222,7 @@ async fn charge_all(
     };
     store.counters.count(decided_all.is_ok().then_some(Source::Store));
     let (answer, of_keys) = decided_all?;
-    let of_call = |(index, key): (usize, &Option<usize>)| match key {
-        Some(key) => of_keys[*key].of_call(index),
-        None => without_limit,
-    };
-    Ok((answer, all.keys.iter().enumerate().map(of_call).collect()))
+    Ok((answer, all.of_calls(&of_keys)))
 }
 
 /// Recomputes the decisions on the states before the call, for all and for each key.
@@ -245,6 +261,25 @@ fn decided(
         rest = others;
     }
     Ok((Answer::new(decision, Source::Store), of_keys))
+}
+
+/// The hash slot of a key, if the store is a cluster.
+fn slot_of(call: &LimitedCall<'_>) -> Option<u16> {
+    call.inner.store.inner.link.is_cluster().then(|| slot(&call.inner.names.receipts(&call.key)))
+}
+
+/// The indexes of keys by hash slot, in the order of their first keys. Without a cluster all keys
+/// are together.
+pub(super) fn slots_of(calls: &[LimitedCall<'_>]) -> Vec<Vec<usize>> {
+    let mut slots: Vec<(Option<u16>, Vec<usize>)> = Vec::new();
+    for (key, call) in calls.iter().enumerate() {
+        let slot = slot_of(call);
+        match slots.iter_mut().find(|(other, _)| *other == slot) {
+            Some((_, keys)) => keys.push(key),
+            None => slots.push((slot, vec![key])),
+        }
+    }
+    slots.into_iter().map(|(_, keys)| keys).collect()
 }
 
 /// Decodes the states of all calls.

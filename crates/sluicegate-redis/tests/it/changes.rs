@@ -1,10 +1,9 @@
 //! Changed limits, calendars by the store's clock, and expiries.
 
 use crate::in_redis::Connected;
-use redis_testkit::{Cluster, Options, Server};
+use redis_testkit::{Options, Server};
 use sluicegate::MemoryStore;
 use sluicegate::VerbError;
-use sluicegate::backend::BackendError;
 use sluicegate::{Limiter, Span, Time};
 use sluicegate_core::time::SECOND;
 use sluicegate_redis::{RedisLimiter, check_all};
@@ -242,31 +241,6 @@ fn old_receipts_that_are_worth_nothing_make_room() {
     }
     let settled = connected.runtime.block_on(window.settle_at(&oldest, 2, at(3_601 * SECOND)));
     assert!(!settled.unwrap(), "the oldest made room");
-}
-
-#[test]
-fn keys_in_different_slots_are_rejected_and_a_hash_tag_helps() {
-    let cluster = Cluster::start(&Options::redis(), 3, 0);
-    let connected = Connected::to(&cluster.url());
-    let user = limiter(&connected, "fixed-window 2/1h", "user");
-    let site = limiter(&connected, "fixed-window 100/1h", "site");
-    let apart = [user.call(b"user:42", 1), site.call(b"all", 1)];
-    let refused = connected.runtime.block_on(check_all(&apart)).unwrap_err();
-    assert!(
-        matches!(refused, BackendError::Verb(VerbError::SlotsDiffer(..)))
-            && refused.to_string().contains("hash tag")
-    );
-    let together = [user.call(b"{acme}:user:42", 1), site.call(b"{acme}:all", 1)];
-    for allowed in [true, true, false] {
-        let (answer, each) = connected.runtime.block_on(check_all(&together)).unwrap();
-        assert_eq!((answer.allowed(), each.len()), (allowed, 2));
-    }
-    // The third call was denied by the user's limit, so the site was not charged.
-    let left = connected.runtime.block_on(site.peek("{acme}:all", 1)).unwrap();
-    assert_eq!(left.remaining(), 98);
-    // The limits on one key are always in one slot.
-    let both = [user.call(b"user:44", 1), site.call(b"user:44", 1)];
-    assert!(connected.runtime.block_on(check_all(&both)).unwrap().0.allowed());
 }
 
 #[test]

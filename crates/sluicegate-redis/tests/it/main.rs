@@ -3,9 +3,11 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod atomic;
+mod bounded_budgets;
 mod bounded_leases;
 mod bounded_logs;
 mod bounded_work;
+mod budgets;
 mod changes;
 mod damaged;
 mod denial_cache;
@@ -21,5 +23,6 @@ mod permissions;
 mod rolling_change;
 mod semaphore;
 mod several_keys;
+mod slots;
 mod support;
 mod waiting;

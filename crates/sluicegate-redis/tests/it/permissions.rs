@@ -3,8 +3,10 @@
 use crate::support::connect;
 use redis_testkit::{Options, Server};
 use sluicegate::backend::BackendError;
-use sluicegate::{Limit, VerbError};
-use sluicegate_redis::{RedisLimiter, RedisReservation, RedisSemaphore, RedisStore, check_all, check_each};
+use sluicegate::{Limit, ReserveOptions, Ttl, VerbError};
+use sluicegate_redis::{
+    RedisLimiter, RedisReservation, RedisSemaphore, RedisStore, check_all, check_each, reserve_all,
+};
 use std::time::Duration;
 
 const MANUAL: &str = include_str!("../../../../docs/shared.md");
@@ -74,6 +76,17 @@ async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
             None => {}
         }
     }
+    let options = ReserveOptions::default().ttl(Ttl::cancel(Duration::from_millis(20)));
+    for options in [options, options.at_least(1)] {
+        let reserved = supported(limiter.reserve(key, 1, options).await);
+        if let Some(receipt) = reserved.and_then(RedisReservation::keep) {
+            let _ = limiter.extend(&receipt, 1, None).await.unwrap();
+        }
+    }
+    // The receipts have expired.
+    tokio::time::sleep(Duration::from_millis(25)).await;
+    let _ = limiter.peek(key, 1).await.unwrap();
+    let _ = limiter.check(key).await.unwrap();
     // Enough for a log that is too long to be read at once.
     let many: Vec<_> = (0..600).map(|_| limiter.call(key.as_bytes(), 1)).collect();
     for answer in check_each(&many).await {
@@ -84,7 +97,9 @@ async fn every_verb(store: &RedisStore, scope: &str, limits: &[&str]) {
     supported(limiter.check_within(key, 1, Duration::from_secs(1)).await);
     let goes_alone = limits.iter().any(|limit| limit.contains("count=all") || limit.contains("smooth"));
     if !goes_alone {
-        let _ = check_all(&[limiter.call(b"user:42", 1), limiter.call(b"user:43", 2)]).await.unwrap();
+        let calls = [limiter.call(b"user:42", 1), limiter.call(b"user:43", 2)];
+        let _ = check_all(&calls).await.unwrap();
+        let _ = reserve_all(&calls, Duration::from_secs(100)).await.unwrap().cancel().await.unwrap();
     }
     // The same keys with another limit.
     let changed: Vec<String> =
