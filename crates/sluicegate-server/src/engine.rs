@@ -353,7 +353,7 @@ impl Engine {
     /// # Errors
     /// If there are more than [`CALLS_MAX`] calls, one of them is under `count=all`, `smooth` or
     /// `concurrency`, the options do not fit, the shared store does not answer, or, on a cluster,
-    /// the keys are in different hash slots.
+    /// one is under `pacer` and the keys are in different hash slots.
     pub async fn decide_all<'c>(
         &self,
         calls: &'c [RuleCall<'_>],

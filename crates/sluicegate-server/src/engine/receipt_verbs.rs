@@ -107,9 +107,9 @@ impl Engine {
         for (index, call) in
             calls.iter().enumerate().filter_map(|(index, call)| Some((index, call.as_ref()?)))
         {
-            let denies = left_out.contains(&call.rule().name()) || denied == Some(index);
-            if denies || answer.allowed() || denied.is_none() {
-                call.rule.count(denies || !answer.allowed());
+            let has_denied = left_out.contains(&call.rule().name()) || denied == Some(index);
+            if has_denied || answer.allowed() || denied.is_none() {
+                call.rule.count(has_denied || !answer.allowed());
             }
         }
         Ok(match (calls, denied.and_then(|index| calls.get(index)?.as_ref())) {
