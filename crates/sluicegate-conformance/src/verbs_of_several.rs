@@ -217,7 +217,7 @@ impl<K: KeysSubject> Pair<'_, K> {
             let call = KeyCall { key, cost: 0 };
             let _ = write!(actual, "{}; ", text(self.subject.peek(now, call)));
             let peeked = self.model.peek(now.as_micros(), &self.of_model(&[call]));
-            let _ = write!(expected, "{}; ", Self::text(peeked.decision));
+            let _ = write!(expected, "{}; ", model_text::<K>(peeked.decision));
         }
         (actual, expected)
     }
@@ -269,20 +269,20 @@ impl<K: KeysSubject> Pair<'_, K> {
                 let call = self.one(rng);
                 let expected = self.model.check(micros, &self.of_model(&[call]));
                 let actual = self.subject.check(now, call);
-                Some([format!("check {call:?}"), Self::text(expected.decision), text(actual)])
+                Some([format!("check {call:?}"), model_text::<K>(expected.decision), text(actual)])
             }
             2 => {
                 let call = self.one(rng);
                 let expected = self.model.refund(micros, self.ids[call.key], call.cost);
                 let actual = self.subject.refund(now, call).ok();
-                let expected = expected.map(|answer| Self::text(answer.decision));
+                let expected = expected.map(|answer| model_text::<K>(answer.decision));
                 Some([format!("refund {call:?}"), format!("{expected:?}"), format!("{:?}", actual.map(text))])
             }
             3..6 => {
                 let calls = self.some(rng);
                 let expected = self.model.check(micros, &self.of_model(&calls));
                 let actual = self.subject.check_all(now, &calls);
-                Some([format!("check {calls:?}"), Self::answer_text(&expected), decision_text(&actual)])
+                Some([format!("check {calls:?}"), answer_text::<K>(&expected), decision_text(&actual)])
             }
             6..10 => {
                 let calls = self.some(rng);
@@ -312,16 +312,6 @@ impl<K: KeysSubject> Pair<'_, K> {
         }
     }
 
-    /// Prints a decision of the model as the subject reports it.
-    fn text(decision: model::Decision) -> String {
-        text(FieldsAndDenier::from(decision).rounded_up(K::tick()))
-    }
-
-    fn answer_text(answer: &Answer) -> String {
-        let denied_call = answer.denied_call.map(|index| index as u64);
-        format!("{} of call {denied_call:?}", Self::text(answer.decision))
-    }
-
     fn ttl(&self, rng: &mut Rng) -> Option<Ttl> {
         let length = rng.bool().then(|| in_ticks::<K>(ttl(rng, &self.all)))?;
         Some(if rng.u8(..3) == 0 { Ttl::keep(length) } else { Ttl::cancel(length) })
@@ -336,7 +326,7 @@ impl<K: KeysSubject> Pair<'_, K> {
         let terms = Terms { max_wait: options.max_wait.as_micros(), ttl: options.ttl.map(model_ttl) };
         let (expected, of_model) = self.model.reserve(now.as_micros(), &self.of_model(calls), terms);
         let (actual, receipt) = self.subject.reserve_all(now, calls, &options);
-        let expected = format!("{}, receipt {}", Self::answer_text(&expected), of_model.is_some());
+        let expected = format!("{}, receipt {}", answer_text::<K>(&expected), of_model.is_some());
         let actual = format!("{}, receipt {}", decision_text(&actual), receipt.is_some());
         self.known(calls.len(), receipt, of_model);
         [format!("reserve {calls:?}, {options:?}"), expected, actual]
@@ -354,7 +344,7 @@ impl<K: KeysSubject> Pair<'_, K> {
         self.known(1, reserved.receipt, of_model);
         Some([
             format!("reserve {call:?}, {options:?}"),
-            format!("{} granted {granted}", Self::text(expected.decision)),
+            format!("{} granted {granted}", model_text::<K>(expected.decision)),
             format!("{} granted {}", text(reserved.decision), reserved.granted),
         ])
     }
@@ -381,7 +371,7 @@ impl<K: KeysSubject> Pair<'_, K> {
                 let ttl = rng.bool().then(|| in_ticks::<K>(ttl(rng, &self.all)));
                 let expected = self.model.extend(micros, of_model, &numbers, ttl.map(Span::as_micros));
                 let actual = self.subject.extend(now, receipt, &numbers, ttl);
-                let expected = expected.map_or_else(rejected_text, |answer| Self::answer_text(&answer));
+                let expected = expected.map_or_else(rejected_text, |answer| answer_text::<K>(&answer));
                 let actual = actual.map_or_else(|error| format!("{error:?}"), |made| decision_text(&made));
                 [format!("extend {index} by {numbers:?}, {ttl:?}"), expected, actual]
             }
@@ -395,6 +385,16 @@ impl<K: KeysSubject> Pair<'_, K> {
             }
         }
     }
+}
+
+/// Prints a decision of the model as the subject reports it.
+fn model_text<K: KeysSubject>(decision: model::Decision) -> String {
+    text(FieldsAndDenier::from(decision).rounded_up(K::tick()))
+}
+
+fn answer_text<K: KeysSubject>(answer: &Answer) -> String {
+    let denied_call = answer.denied_call.map(|index| index as u64);
+    format!("{} of call {denied_call:?}", model_text::<K>(answer.decision))
 }
 
 /// Rounds a duration up to one that the subject takes.

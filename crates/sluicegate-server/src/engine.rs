@@ -17,7 +17,7 @@
 //! | `call.rs` | a call and its verbs: peek, take, reserve, refund, reset, next, usage |
 //! | `decide.rs` | the path of every check, alone or in a batch |
 //! | `check_all.rs` | several calls, checked or reserved all or nothing |
-//! | `receipt.rs`, `receipts.rs` | receipts as clients see them; extend, settle and cancel |
+//! | `receipt.rs`, `receipt_verbs.rs` | receipts as clients see them; extend, settle, cancel |
 //! | `decided.rs` | an answer under its rule; the reason for a denial |
 //! | `rule.rs` | a rule, its exceptions per key, its counters; all rules of a configuration |
 //! | `rule_cache.rs` | the rules that one connection uses |
@@ -43,7 +43,7 @@ mod inline;
 mod lease_pools;
 mod leases;
 mod receipt;
-mod receipts;
+mod receipt_verbs;
 mod request_error;
 mod rule;
 mod rule_cache;
@@ -353,7 +353,7 @@ impl Engine {
     /// # Errors
     /// If there are more than [`CALLS_MAX`] calls, one of them is under `count=all`, `smooth` or
     /// `concurrency`, the options do not fit, the shared store does not answer, or, on a cluster,
-    /// the keys are in different hash slots.
+    /// one is under `pacer` and the keys are in different hash slots.
     pub async fn decide_all<'c>(
         &self,
         calls: &'c [RuleCall<'_>],

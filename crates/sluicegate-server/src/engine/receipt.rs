@@ -7,8 +7,8 @@
 //! A memory store knows its keys by their fingerprints only. To extend a reservation the server
 //! needs the rules again: to count the decision, to name the limit that denied it, and because a
 //! shadow rule never denies. It needs the keys because some are exceptions. A client that forges
-//! this part changes only what it is told about its own call: the store finds the charge by its own
-//! part. The receipt of a shared store has rule and key inside.
+//! this part changes only the names in its own replies: the store finds the key and its charge by
+//! its own part. The receipt of a shared store has rule and key inside.
 
 use super::call::RuleCall;
 use super::rule::RuleScope;

@@ -18,7 +18,11 @@ fn rules() -> Vec<RuleSpec> {
         rule("counted", &["sliding-log 5/60s count=all"]),
         RuleSpec { shadow: true, ..rule("trial", &["fixed-window 2/day"]) },
         RuleSpec {
-            keys: vec![(b"free".to_vec(), KeySpec::Unlimited), (b"bad".to_vec(), KeySpec::Blocked)],
+            keys: vec![
+                (b"free".to_vec(), KeySpec::Unlimited),
+                (b"bad".to_vec(), KeySpec::Blocked),
+                (b"partner".to_vec(), KeySpec::Limits(vec!["fixed-window 500/day".parse().unwrap()])),
+            ],
             ..rule("api", &["fixed-window 5/day"])
         },
     ]
@@ -126,7 +130,7 @@ fn several_calls_have_one_receipt() {
     assert!(client.ask("RL.PEEK daily site").starts_with("*7|:1|:20|:18|"));
 }
 
-/// A shadow rule never denies, and nobody is charged for what has no limit.
+/// A shadow rule never denies, and a key without limits is charged nothing.
 #[test]
 fn unlimited_keys_and_shadow_rules_grant_the_cost() {
     let (server, _) = server();
@@ -282,7 +286,7 @@ fn no_rule_is_named_like_an_option() {
     }
 }
 
-/// However the parts of a receipt are exchanged, nobody gets what another receipt has charged.
+/// However the parts of a receipt are exchanged, it returns no charge of another receipt.
 #[test]
 fn forged_receipts_return_nothing() {
     let (server, _) = server();
@@ -321,13 +325,20 @@ fn forged_receipts_return_nothing() {
     assert!(replies > 5_000, "{replies}");
     assert!(client.ask("RL.PEEK daily user:1").starts_with("*7|:1|:20|:15|"));
     assert!(client.ask("RL.PEEK tokens user:1").starts_with("*7|:1|:10|:6|"));
-    // The rule and key of another call change what the client is told, not what it may.
+    // The rule and key of another call change the names in the reply, not the decision.
     let mixed = format!("{}~{}", one.split('~').next().unwrap(), trial.split('~').nth(1).unwrap());
     assert!(
         client.ask(&format!("RL.EXTEND {mixed} 16")).starts_with("*9|:1|:20|:15|"),
-        "told that a shadow rule allows it"
+        "a shadow rule allows it, but the limits charge nothing"
     );
     assert!(client.ask("RL.PEEK daily user:1").starts_with("*7|:1|:20|:15|"));
+    // Not even to be extended under the limits of another key of the rule.
+    let (_, user) = reserve(&mut client, "RL.RESERVE api user:1");
+    let (_, partner) = reserve(&mut client, "RL.RESERVE api partner");
+    let mixed = format!("{}~{}", user.split('~').next().unwrap(), partner.split('~').nth(1).unwrap());
+    assert!(client.ask(&format!("RL.EXTEND {partner} 100")).starts_with("*9|:1|:500|:399|"));
+    assert!(client.ask(&format!("RL.EXTEND {mixed} 5")).starts_with("*9|:0|:5|:4|"));
+    assert!(client.ask("RL.PEEK api user:1").starts_with("*7|:1|:5|:4|"));
 }
 
 /// What `RL.PEEK` says of the keys that random commands charge.

@@ -290,7 +290,7 @@ fn resp_words(request: &Request<'_>) -> Vec<String> {
         Request::Extend(receipt, costs, ttl) => {
             let mut words = vec!["RL.EXTEND".to_owned(), (*receipt).to_owned()];
             words.extend(costs.iter().map(u64::to_string));
-            words.extend(ttl.into_iter().flat_map(|ttl| ["TTL".to_owned(), ms(*ttl)]));
+            words.extend(ttl.iter().flat_map(|ttl| ["TTL".to_owned(), ms(*ttl)]));
             return words;
         }
         Request::Settle(receipt, used) => {

@@ -219,6 +219,13 @@ impl Limiter {
         HeldReceipts { store, seal, queues, host: self.host(), limiter: self.tag() }
     }
 
+    /// Returns `true` if a receipt of one call is for this key, whether or not it is open.
+    #[doc(hidden)]
+    pub fn is_receipt_of(&self, receipt: &Receipt, key: impl Key) -> bool {
+        let is_of_one = receipt.is_of_memory() && receipt.several().is_none();
+        is_of_one && Open::unsealed(receipt, &self.inner.seal).key.is(self.fingerprint(key))
+    }
+
     /// The decision for cost 0 on the key of a receipt of one call.
     pub(crate) fn standing_at(&self, receipt: &Receipt, now: Time) -> Option<Decision> {
         if !receipt.is_of_memory() || receipt.several().is_some() {

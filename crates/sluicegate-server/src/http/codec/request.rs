@@ -1,8 +1,8 @@
 //! Reads the JSON body of a request.
 //!
 //! A body is read in one pass, without building a tree: unknown fields are skipped, and at most
-//! [`CALLS_MAX`] items of a list are kept. So a body needs little more memory than its own length. Errors
-//! are in our own words, with the name of the field, its value and what to write instead.
+//! [`CALLS_MAX`] items of a list are kept. So a body needs little more memory than its own length.
+//! Errors are in our own words, with the name of the field, its value and what to write instead.
 
 use crate::engine::{RequestError, Target};
 use crate::wire::span_of_millis;

@@ -209,14 +209,12 @@ pub(super) fn decision(decided: &Decided<'_>, items: usize, replies: &mut Replie
 /// Writes a decision, and the rule and the index of the call that was denied.
 pub(super) fn decision_on_calls(decided: &Decided<'_>, items: usize, replies: &mut Replies) {
     decision(decided, items, replies);
-    match decided.denied_call().zip(decided.denied_rule()).filter(|_| !decided.allowed()) {
-        Some((index, rule)) => {
-            replies.bulk(rule.as_bytes());
-            replies.integer(index);
-        }
-        None => {
-            replies.nil();
-            replies.nil();
-        }
+    let denied = decided.denied_call().zip(decided.denied_rule()).filter(|_| !decided.allowed());
+    if let Some((index, rule)) = denied {
+        replies.bulk(rule.as_bytes());
+        replies.integer(index);
+    } else {
+        replies.nil();
+        replies.nil();
     }
 }

@@ -107,9 +107,9 @@ impl Engine {
         for (index, call) in
             calls.iter().enumerate().filter_map(|(index, call)| Some((index, call.as_ref()?)))
         {
-            let denies = left_out.contains(&call.rule().name()) || denied == Some(index);
-            if denies || answer.allowed() || denied.is_none() {
-                call.rule.count(denies || !answer.allowed());
+            let has_denied = left_out.contains(&call.rule().name()) || denied == Some(index);
+            if has_denied || answer.allowed() || denied.is_none() {
+                call.rule.count(has_denied || !answer.allowed());
             }
         }
         Ok(match (calls, denied.and_then(|index| calls.get(index)?.as_ref())) {
@@ -127,15 +127,19 @@ impl Engine {
         ttl: Option<Span>,
         now: Time,
     ) -> Result<Answer, RequestError> {
-        let ttl = ttl.map(Into::into);
-        if let [Some(call)] = calls {
-            let (backend, at) = call.limits().checks(now)?;
-            return Ok(backend.extend(&receipt.stored, costs, ttl, at).await?);
+        let (stored, ttl) = (&receipt.stored, ttl.map(Into::into));
+        let Some(store) = self.storage.memory() else {
+            return Ok(Box::pin(extend_all(stored, &in_store(calls, costs, now)?, ttl)).await?);
+        };
+        // The limiter extends under the limits of the rule as they are now, the store under those
+        // of the key's latest call. A client may have forged the rule and key.
+        if let [Some(call)] = calls
+            && let AnyBackend::Memory(limiter) = &call.limits().backend
+            && limiter.is_receipt_of(stored, call.key)
+        {
+            return Ok(limiter.extend_each_at(stored, costs, ttl, now)?.into());
         }
-        match self.storage.memory() {
-            Some(store) => Ok(store.extend_each_at(&receipt.stored, costs, ttl, now)?.into()),
-            None => Ok(Box::pin(extend_all(&receipt.stored, &in_store(calls, costs, now)?, ttl)).await?),
-        }
+        Ok(store.extend_each_at(stored, costs, ttl, now)?.into())
     }
 }
 
