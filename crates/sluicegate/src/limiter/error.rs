@@ -105,8 +105,6 @@ pub enum VerbError {
     },
     /// The receipt was settled or cancelled, has expired or is void, so it cannot be extended.
     NotOpen,
-    /// This is not possible yet.
-    NotYet(&'static str),
 }
 
 impl fmt::Display for BuildError {
@@ -211,7 +209,6 @@ impl fmt::Display for VerbError {
             VerbError::NotOpen => f.write_str(
                 "the receipt is not open: it was settled, cancelled or reset, or has expired; reserve again",
             ),
-            VerbError::NotYet(what) => write!(f, "{what} is not possible yet; leave it out"),
         }
     }
 }
