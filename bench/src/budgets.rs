@@ -45,7 +45,7 @@ pub fn run(rounds: usize) {
         "{} calls, each on a key of its own, ns for all of them ({rounds} interleaved rounds of {CALLS}):\n",
         KEYS.len()
     );
-    head(["", "median", "lowest to highest", "ratio to `check_all`", "at most 1.5"]);
+    head(["", "median", "lowest to highest", "ratio to `check_all`", &format!("at most {BAR}")]);
     for name in [CHECK, RESERVE, RESERVE_TTL, SETTLE] {
         let [median, spread] = measured.spread(name);
         let bar = match name {

@@ -17,7 +17,7 @@ fn complete(tokens: &Limiter, spend: &Limiter, prompt: u64, max: u64) -> Result<
     let used = match reserved.allowed().then(|| provider::stream(prompt, max)) {
         Some(Outcome::Finished(tokens) | Outcome::Cut(tokens)) => prompt + tokens,
         Some(Outcome::Failed) => 0,
-        None | Some(Outcome::Died) => return Ok(0), // what it reserved is returned after the TTL
+        None | Some(Outcome::Died) => return Ok(0), // denied; or what it reserved returns itself
     };
     Ok(if reserved.settle_each(&[used, used * PRICE])? { used } else { 0 })
 }
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let call = |prompt| complete(&tokens, &spend, prompt, 500).expect("the calls are valid");
     let used = thread::scope(|scope| {
         let gateways: Vec<_> = (0..8).map(|_| scope.spawn(|| (0..200).map(call).sum::<u64>())).collect();
-        gateways.into_iter().map(|gateway| gateway.join().unwrap_or_default()).sum::<u64>()
+        gateways.into_iter().map(|gateway| gateway.join().expect("no panic")).sum::<u64>()
     });
     thread::sleep(TTL);
     assert!(used <= 100_000 && tokens.usage("user:42")[0].1.used == used);

@@ -71,14 +71,15 @@ pub enum VerbError {
     BadReceipt,
     /// The text is not a lease id, or the lease belongs to another kind of backend.
     BadLeaseId,
-    /// One `check_all` has this many calls, more than [`CALLS_MAX`].
+    /// This many calls are to be charged all or nothing, more than [`CALLS_MAX`].
     TooManyCalls(usize),
-    /// This limit counts denied calls, and `check_all` charges all calls or none.
+    /// This limit counts denied calls, and several calls are charged all or none.
     CountsDenied(String),
     /// This limit is `smooth`, under which the next caller pays: its `remaining` cannot be compared
     /// with that of the other calls.
     Smooth(String),
-    /// The keys of two calls of one `check_all` are in different hash slots of a Redis cluster.
+    /// Two keys are in different hash slots of a Redis cluster, and either one of the calls is under
+    /// `pacer`, or their receipt is extended.
     SlotsDiffer(String, String),
     /// The limiters of two calls of one `check_all` are in different shared stores, or those of one
     /// `reserve_all` in different stores.
@@ -183,8 +184,9 @@ impl fmt::Display for VerbError {
             }
             VerbError::SlotsDiffer(one, other) => write!(
                 f,
-                "the keys {one} and {other} are in different hash slots of the cluster, so they cannot be charged all \
-                 or nothing; give both the same hash tag, such as {{acme}}:user:42 and {{acme}}:site"
+                "the keys {one} and {other} are in different hash slots of the cluster: a receipt over both cannot be \
+                 extended, nor a pacer be charged with other limits; give both the same hash tag, such as \
+                 {{acme}}:user:42 and {{acme}}:site"
             ),
             VerbError::StoresDiffer => f.write_str(
                 "the limiters are in different stores, so they cannot be charged all or nothing; use one store",

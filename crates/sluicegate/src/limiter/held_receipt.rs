@@ -102,7 +102,7 @@ impl<S: SlotKind> HeldReceipts<'_, S> {
             |part: &PartNumber| StoreCall { store, key: part.key, cost: part.number, index: part.call };
         let calls: Vec<StoreCall<'_>> = parts.iter().map(call).collect();
         // An extension does not overtake waiters either.
-        let denial = |part: &PartNumber| self.queue_denial(part, now);
+        let denial = |part: &PartNumber| self.queue_denial(part, several.name, now);
         let behind = longest(&parts.iter().map(denial).collect::<Vec<_>>());
         let verb = AllVerb::Extend { receipt: several.name, ttl, limiter: self.limiter };
         let decided = decide_all(&calls, now, behind, verb);
@@ -130,8 +130,12 @@ impl<S: SlotKind> HeldReceipts<'_, S> {
         }
     }
 
-    fn queue_denial(&self, part: &PartNumber, now: Time) -> Option<Decision> {
-        if part.number == 0 || !self.queues.may_have_waiters(part.key) {
+    /// The denial of a key's queue, if it has waiters and its part of the receipt is open.
+    fn queue_denial(&self, part: &PartNumber, receipt: Name, now: Time) -> Option<Decision> {
+        if part.number == 0
+            || !self.queues.may_have_waiters(part.key)
+            || !self.store.has_open_receipt(part.key, receipt)
+        {
             return None;
         }
         Some(self.queues.denial(self.host, part.key, part.number, now)?.of_call(part.call))

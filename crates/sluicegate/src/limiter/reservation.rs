@@ -351,7 +351,8 @@ impl Reservation {
     }
 
     /// Reports what was actually used: the rest is returned, an excess becomes debt. Returns
-    /// `false` if the reservation was denied, or the key was reset or evicted since.
+    /// `false` if the reservation was denied or has no limit, if its receipt has expired, or if the
+    /// key was reset or evicted since.
     pub fn settle(self, used: u64) -> bool {
         let now = self.now();
         self.settle_at(used, now)
@@ -401,7 +402,7 @@ impl Reservation {
     }
 
     /// Returns the receipt, for [`Limiter::cancel`] and [`Limiter::settle`]. Returns `None` if the
-    /// reservation was denied.
+    /// reservation was denied, or no call has a limit.
     pub fn keep(mut self) -> Option<Receipt> {
         self.receipt.take()
     }

@@ -283,20 +283,33 @@ impl<'a> LockedShards<'a> {
         if calls.is_empty() { Err(NotReserved::NotOpen) } else { Ok(()) }
     }
 
-    /// Claims room for the receipts of all calls, or of none.
+    /// Claims room for the receipts of all calls, or of none. Making room may discard old receipts:
+    /// even the one that is extended, so only the calls that still have their part of it are kept.
     fn claim_receipts(
         &mut self,
-        calls: &[StoreCall<'a>],
+        calls: &mut Vec<StoreCall<'a>>,
         now: Time,
         verb: AllVerb,
     ) -> Result<(), NotReserved> {
         for (index, call) in calls.iter().enumerate().filter(|(_, call)| verb.takes_room(call)) {
+            if let AllVerb::Reserve { .. } = verb {
+                // The receipts of this key that have expired take no room.
+                self.of(call).advance(call.key, now);
+            }
             if let Err(error) = self.of(call).claim_receipt(call.key, now) {
                 self.release_receipts(&calls[..index], verb);
                 return Err(error);
             }
         }
-        Ok(())
+        let AllVerb::Extend { receipt, .. } = verb else { return Ok(()) };
+        calls.retain(|call| {
+            let is_open = self.of(call).charged_under(call.key, receipt).is_some();
+            if !is_open {
+                self.release_receipts(slice::from_ref(call), verb);
+            }
+            is_open
+        });
+        if calls.is_empty() { Err(NotReserved::NotOpen) } else { Ok(()) }
     }
 
     fn release_receipts(&mut self, calls: &[StoreCall<'a>], verb: AllVerb) {
@@ -310,7 +323,7 @@ impl<'a> LockedShards<'a> {
         let shard = self.of(call);
         let mut loaded = shard.load(call.key, now, verb.changes(call));
         if let AllVerb::Extend { receipt, .. } = verb {
-            loaded.decides = shard.charged_under(call.key, receipt);
+            loaded.decides = Some(shard.charged_under(call.key, receipt).unwrap_or_default());
         }
         loaded
     }
@@ -327,13 +340,13 @@ fn decide_merged(
     if let AllVerb::Extend { receipt, limiter, .. } = verb {
         shards.keep_open(&mut calls, now, receipt, limiter).map_err(NotDecided::NotReserved)?;
     }
-    let calls = calls;
     let is_new = !matches!(verb, AllVerb::Extend { .. });
     if let Some(call) = calls.iter().find(|call| is_new && shards.of(call).cannot_combine(call.key)) {
         return Err(NotDecided::CannotCombine(call.index));
     }
     // Before the states are loaded, as receipts that make room are judged by these.
-    shards.claim_receipts(&calls, now, verb).map_err(NotDecided::NotReserved)?;
+    shards.claim_receipts(&mut calls, now, verb).map_err(NotDecided::NotReserved)?;
+    let calls = calls;
 
     let mut loaded: Vec<LoadedKey> = calls.iter().map(|call| shards.load(call, now, verb)).collect();
     let peeked = verb.peek(&parts(&calls, &mut loaded), now);

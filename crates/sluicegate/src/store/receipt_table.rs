@@ -207,13 +207,13 @@ impl<S: SlotKind> Locked<'_, S> {
         self.put_all(key, KeyReceipts { tag, receipts });
     }
 
-    /// Takes out the receipts of a key, in terms of whichever limits.
+    /// Takes out the receipts of a key, in terms of the limits that they were last written for.
     #[inline]
     pub(super) fn take_all(&mut self, key: Fingerprint) -> Option<KeyReceipts> {
         self.guarded.receipt_table.as_mut()?.keys.remove(&key.with_tag(0))
     }
 
-    /// Stores the receipts of a key, in terms of whichever limits.
+    /// Stores the receipts of a key, in terms of the limits that they were last written for.
     #[inline]
     pub(super) fn put_all(&mut self, key: Fingerprint, taken: KeyReceipts) {
         if !taken.receipts.is_empty() {

@@ -134,12 +134,17 @@ impl<S: SlotKind> Store<S> {
             (returned, before - receipts.len())
         });
         let Ok((returned, closed)) = closed else {
-            // There is no room for the debt of the settlement. The receipt is used up nonetheless.
+            // There is no room for the debt of the settlement. The receipt is closed all the same.
             shard.discard_receipt(key, receipt, &self.vacant);
             return None;
         };
         shard.receipts_closed(key.tag(), closed, &self.vacant);
         returned
+    }
+
+    /// Returns `true` if a receipt was not closed yet.
+    pub(crate) fn has_open_receipt(&self, key: Fingerprint, receipt: Receipt) -> bool {
+        self.lock(self.shard_of(key)).is_open(key, receipt)
     }
 
     /// Discards a receipt; its charge stays.
@@ -185,7 +190,8 @@ impl<S: SlotKind> Locked<'_, S> {
         }
     }
 
-    /// Returns `true` if a receipt is open, unless its time to live has ended.
+    /// Returns `true` if a receipt was not closed yet. It may have expired: see
+    /// [`Locked::expire_receipts`].
     pub(super) fn is_open(&self, key: Fingerprint, receipt: Receipt) -> bool {
         self.guarded.receipt_table.as_ref().is_some_and(|open| open.tag_of(key, receipt).is_some())
     }

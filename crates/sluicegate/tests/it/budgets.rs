@@ -200,6 +200,39 @@ fn as_many_receipts_as_a_key_may_have_expire_at_one_moment() {
     assert_eq!(remaining(&limiter), 999_999);
 }
 
+/// Nothing but `reserve_all` calls, so no other verb closes what has expired.
+#[test]
+fn receipts_over_several_keys_that_have_expired_take_no_room() {
+    let ([a, b, _], _, clock) = in_store(["fixed-window 1M/d"; 3]);
+    let calls = [a.call("k", 1), b.call("k", 1)];
+    let reserve = || reserve_all(&calls, cancelling(1)).map(|reserved| reserved.keep().is_some());
+    for _ in 0..16_384 {
+        assert!(reserve().unwrap());
+    }
+    assert!(matches!(reserve(), Err(VerbError::TooManyReceiptsOfKey)));
+    clock.advance(SECOND);
+    assert!(reserve().unwrap());
+    assert_eq!(a.usage("k")[0].1.used, 1);
+}
+
+/// Making room for an extension may discard the very receipt that is extended.
+#[test]
+fn an_extension_whose_receipt_makes_room_charges_nothing() {
+    let clock = ManualClock::default();
+    let store = MemoryStore::builder().max_receipts(1).clock(clock.clone()).build().unwrap();
+    let tokens = Limiter::builder("token-bucket 1/s burst=10").in_store(&store, "tokens").build().unwrap();
+    for _ in 0..3 {
+        let receipt = kept(&tokens, 1, options());
+        // Its charge has leaked.
+        clock.advance(3_600 * SECOND);
+        match tokens.extend(&receipt, 5, None) {
+            Err(VerbError::NotOpen) => assert_eq!(remaining(&tokens), 10),
+            extended => assert!(extended.is_err() || tokens.settle(&receipt, 0), "charged for good"),
+        }
+        clock.advance(3_600 * SECOND);
+    }
+}
+
 fn in_store(limits: [&str; 3]) -> ([Limiter; 3], MemoryStore, ManualClock) {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).max_keys(1_000).build().unwrap();
