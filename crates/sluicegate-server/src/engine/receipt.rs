@@ -8,7 +8,8 @@
 //! needs the rules again: to count the decision, to name the limit that denied it, and because a
 //! shadow rule never denies. It needs the keys because some are exceptions. A client that forges
 //! this part can change which rule counts and names its extension, and whether a denial is
-//! reported, but not what is charged: the store finds the key and its charge by its own part. The receipt of a shared store has rule and key inside.
+//! reported, but not what is charged: the store finds the key and its charge by its own part.
+//! The receipt of a shared store has rule and key inside.
 
 use super::call::RuleCall;
 use super::rule::RuleScope;

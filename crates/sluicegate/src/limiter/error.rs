@@ -78,8 +78,8 @@ pub enum VerbError {
     /// This limit is `smooth`, under which the next caller pays: its `remaining` cannot be compared
     /// with that of the other calls.
     Smooth(String),
-    /// Two keys are in different hash slots of a Redis cluster, and either one of the calls is under
-    /// `pacer`, or their receipt is extended.
+    /// Two keys are in different hash slots of a Redis cluster, and either a call is under `pacer`,
+    /// or their receipt is extended.
     SlotsDiffer(String, String),
     /// The limiters of two calls of one `check_all` are in different shared stores, or those of one
     /// `reserve_all` in different stores.
