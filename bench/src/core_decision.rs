@@ -97,7 +97,7 @@ fn contenders(step: u64) -> Vec<Contender<'static>> {
         decide("pacer", Pacer::new(thousand, 1_000).expect("a limit"), step),
         decide("fixed-window", window, step),
         decide("fixed-window, a calendar day", calendar.made_at(Time::EPOCH).unwrap(), step),
-        decide("sliding-window", SlidingWindow::new(thousand), step),
+        decide("sliding-window", SlidingWindow::new(thousand).expect("a limit"), step),
         decide("sliding-log 1000/s", SlidingLog::new(thousand).expect("a limit"), step),
     ]
 }

@@ -4,6 +4,7 @@
 //! is printed is the median round, so that a noisy moment of the machine hits all alike and counts
 //! for none.
 
+mod budgets;
 mod core_decision;
 mod flood;
 mod histogram;
@@ -36,6 +37,7 @@ memory [KEYS]     bytes per key, with 10 million keys                           
 steady [KEYS]     the slowest calls while 10 million keys are replaced            1 minute, 3 GB
 waiting [ROUNDS]  an acquire that does not wait, and one that does                1 minute
 protect [ROUNDS]  permits, leases and breakers, tokio's semaphore and others      1 minute
+budgets [ROUNDS]  six keys under one receipt, and without one                     1 minute
 flood [KEYS]      100 million new keys against a limiter for one million          9 minutes
 tower [ROUNDS]    an axum router with the layer, and with tower_governor          1 minute
 server ...        the server and its rivals; `server --help` lists its tables     7 minutes
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         "replay" => replay::run(rounds(replay::ROUNDS)),
         "simulate" => simulate::run(rounds(simulate::ROUNDS)),
         "keyed" => keyed::run(rounds(keyed::ROUNDS)),
+        "budgets" => budgets::run(rounds(budgets::ROUNDS)),
         "tower" => tower::run(rounds(tower::ROUNDS)),
         "memory" => memory::run(number.unwrap_or(memory::KEYS)),
         "steady" => steady::run(number.unwrap_or(steady::KEYS)),
@@ -100,6 +103,8 @@ fn main() -> ExitCode {
             waiting::run(waiting::ROUNDS);
             println!();
             tower::run(tower::ROUNDS);
+            println!();
+            budgets::run(budgets::ROUNDS);
             println!();
             protect::run(protect::ROUNDS);
             println!();

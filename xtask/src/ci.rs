@@ -89,8 +89,8 @@ pub(crate) struct Tests {
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(root()).env("RUSTDOCFLAGS", "--deny warnings");
-    // Cargo told us about our own package. Build scripts that look at it would run again, and what
-    // rests on them be built again, whenever a chore follows a plain `cargo test`.
+    // Cargo has set variables about our own package. Build scripts that read them would run again,
+    // and what depends on them would be built again, whenever a chore follows a plain `cargo test`.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

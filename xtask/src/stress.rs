@@ -97,15 +97,15 @@ impl Tests {
         if let Some(valkey) = valkey {
             command.env("VALKEY_SERVER", valkey);
         }
-        let told = |what: &str| format!("{} ({}): {what}", self.crate_name, self.program.display());
-        let output = command.output().map_err(|error| told(&format!("does not start: {error}")))?;
+        let reported = |what: &str| format!("{} ({}): {what}", self.crate_name, self.program.display());
+        let output = command.output().map_err(|error| reported(&format!("does not start: {error}")))?;
         if output.status.success() {
             return Ok(());
         }
         let said = String::from_utf8_lossy(&output.stdout);
         print!("{said}");
         eprint!("{}", String::from_utf8_lossy(&output.stderr));
-        Err(told(&format!("failed: {}", failed_tests(&said).join(", "))))
+        Err(reported(&format!("failed: {}", failed_tests(&said).join(", "))))
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_of_tests_are_told_from_others() {
+    fn programs_of_tests_are_distinguished_from_others() {
         let line = |test| {
             format!(
                 r#"{{"reason":"compiler-artifact","manifest_path":"/a/Cargo.toml","target":{{"test":true}},"profile":{{"opt_level":"1","test":{test}}},"executable":"/t/it-1"}}"#

@@ -72,7 +72,9 @@ fn tracked_files() -> Result<Vec<String>, String> {
 fn check(file: &str, text: &str) -> Vec<String> {
     let extension = Path::new(file).extension().and_then(|extension| extension.to_str());
     let is_page = extension == Some("md");
-    if EXEMPT.contains(&file) || !is_page && !matches!(extension, Some("rs" | "lua" | "toml")) {
+    let is_source = matches!(extension, Some("rs" | "lua" | "toml"));
+    let is_other_text = matches!(extension, Some("java" | "json" | "txt" | "yml"));
+    if EXEMPT.contains(&file) || !(is_page || is_source || is_other_text) {
         return Vec::new();
     }
     let mut findings = Vec::new();
@@ -88,7 +90,8 @@ fn check(file: &str, text: &str) -> Vec<String> {
         let is_fence = text.starts_with("```") && (is_page || is_comment(line));
         in_code ^= is_fence;
         let width = line.chars().count();
-        let wraps = !in_code && !is_fence && if is_page { is_prose(line) } else { is_comment(line) };
+        let wraps =
+            !in_code && !is_fence && if is_page { is_prose(line) } else { is_source && is_comment(line) };
         if wraps && width > WIDTH_MAX {
             findings.push(format!("{number}: {width} columns; wrap at {WIDTH_MAX}"));
         }
@@ -138,6 +141,7 @@ mod tests {
         assert!(contains_phrase("`so many` at once", "so many"));
         assert!(!contains_phrase("a collapsed row", "lapsed"));
         assert!(!contains_phrase("fn is_told()", "is told"));
+        assert_eq!(check("A.java", "// So many a second.").len(), 1);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Writes the conformance vectors.
 
 use crate::root;
-use sluicegate_conformance::vectors::{FILES, generate};
+use sluicegate_conformance::vectors::{FILES, generate, generate_budgets};
 
 pub(crate) fn write() -> Result<(), String> {
     let folder = root().join("crates/sluicegate-conformance/vectors");
-    for (name, _) in FILES {
+    let files = FILES.iter().map(|(name, _)| (*name, generate(name)));
+    for (name, text) in files.chain([("budgets", generate_budgets())]) {
         let path = folder.join(name).with_extension("csv");
-        std::fs::write(&path, generate(name)?).map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::write(&path, text?).map_err(|error| format!("{}: {error}", path.display()))?;
         println!("wrote {}", path.display());
     }
     Ok(())

@@ -143,7 +143,7 @@ pub fn for_memory() -> Outcome<Vec<(Contest, u64)>> {
     ])
 }
 
-fn ours_filled(limit: &str, fill: u32) -> Outcome<Pair> {
+fn ours_filled(limit: &str, fill: u64) -> Outcome<Pair> {
     Ok(Pair { check: ours::check(limit, 1)?, fill: ours::check(limit, fill)? })
 }
 

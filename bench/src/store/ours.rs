@@ -7,7 +7,7 @@ use sluicegate::Limit;
 use sluicegate_redis::bench;
 
 /// The check of a limit at a cost.
-pub fn check(limit: &str, cost: u32) -> Outcome<Script> {
+pub fn check(limit: &str, cost: u64) -> Outcome<Script> {
     let parsed: Limit = limit.parse().map_err(|error| format!("{limit}: {error}"))?;
     let sent = bench::check(&parsed, KEY.as_bytes(), cost);
     let bench::Sent { script, key, arguments } = sent.ok_or_else(|| format!("{limit} has no script"))?;

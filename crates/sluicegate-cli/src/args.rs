@@ -38,7 +38,7 @@ Input, with this header and in this order:
   cost            how much of the limit the call uses, usually 1
 Output, one row per call:
   allowed         1 or 0
-  limit           the most that an idle key could take at once
+  limit           the highest cost admitted at once for an idle key
   remaining       the cost that would still be allowed after this call
   retry_after_us  if denied, the shortest wait until the same call is allowed, or `never`
   reset_after_us  the wait until the key is fully recovered

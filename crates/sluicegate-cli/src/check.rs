@@ -27,7 +27,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Problem> {
     let cost = args.cost.to_string();
     let said = server.ask(&[verb, args.rule.as_bytes(), args.key.as_bytes(), b"COST", cost.as_bytes()])?;
     let answer = Answer::read(&said).ok_or_else(|| {
-        format!("{} does not answer as sluice serve does; is it one, and of this version?", args.server)
+        format!("{} does not reply like sluice serve; is it a sluice server of this version?", args.server)
     })?;
     let line = if args.json { answer.json()? } else { answer.words(args.peek) };
     crate::print(&(line + "\n"))?;

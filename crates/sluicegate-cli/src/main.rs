@@ -1,6 +1,6 @@
 //! `sluice`: try a limit before you deploy it, serve it, ask for it.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap fails the test"))]
 
 mod args;
 mod check;

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Problem> {
     if let Some(word) = args.stray.first() {
         return Err(format!(
-            "{word:?} stands alone; quote the limit as in --limit 'sliding-log 5/60s', and hand the trace in with < trace.csv"
+            "{word:?} stands alone; quote the limit as in --limit 'sliding-log 5/60s', and pass the trace with < trace.csv"
         ));
     }
     let limits = args.limits.as_slice().into_limits().map_err(|error| error.to_string())?;

@@ -79,9 +79,7 @@ fn focus(args: &SimulateArgs, traffic: &Traffic) -> Result<Option<u32>, Problem>
     let Some(name) = &args.focus else { return Ok(None) };
     match traffic.key_named(name.as_bytes()) {
         Some(key) => Ok(Some(key)),
-        None => {
-            Err(format!("--focus {name:?}: no call has this key; leave it out for the one that offers most"))
-        }
+        None => Err(format!("--focus {name:?}: no call has this key; leave --focus out for the busiest key")),
     }
 }
 

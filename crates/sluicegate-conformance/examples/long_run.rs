@@ -12,8 +12,8 @@
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limit, MemoryStore};
 use sluicegate_conformance::{
-    BackendSubject, Changes, CoreKey, CoreSubject, Mismatch, Report, random_changes, random_traces,
-    random_verbs,
+    BackendSubject, Changes, CoreKey, CoreSubject, MemoryKeys, Mismatch, Report, random_changes, random_keys,
+    random_traces, random_verbs,
 };
 use std::process::ExitCode;
 use std::time::Instant;
@@ -47,6 +47,12 @@ fn run(decisions: u64, seed: u64) -> Result<(), Mismatch> {
     let (mut report, began) = (Report::default(), Instant::now());
     random_verbs(seed, decisions, false, BackendSubject::memory, &mut report)?;
     print("in the library", report, began);
+    let (mut report, began) = (Report::default(), Instant::now());
+    random_keys(seed, decisions, (false, false), MemoryKeys::in_store, &mut report)?;
+    print("several keys", report, began);
+    let (mut report, began) = (Report::default(), Instant::now());
+    random_keys(seed, decisions, (false, true), MemoryKeys::of_one_limiter, &mut report)?;
+    print("of one limiter", report, began);
     let (mut report, began) = (Report::default(), Instant::now());
     random_changes(seed, decisions, true, Changes::All, CoreKey::new, &mut report)?;
     print("changing limits", report, began);

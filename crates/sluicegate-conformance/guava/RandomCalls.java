@@ -140,7 +140,7 @@ final class RandomCalls {
       settings.count = counts[random.nextInt(counts.length)];
       long[] periods = {1_000_000, 1_000_000, 60_000_000, 3_600_000_000L, 86_400_000_000L,
           1_000_000 + random.nextInt(100_000_000)};
-      // More than a second is stored in whole permits only, so there it is so many a second.
+      // A burst of several seconds is `count * burstSeconds` only if the period is a second.
       settings.periodMicros = settings.burstSeconds == 1 ? periods[random.nextInt(periods.length)] : 1_000_000;
     } while (settings.toString().equals(before)
         || settings.warmupMicros * settings.permitsPerSecond() * 2e-6 > 1e9);

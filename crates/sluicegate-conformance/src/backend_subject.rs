@@ -49,10 +49,6 @@ impl Wait for Ready {
     fn wait<T>(&self, pending: Pending<T>) -> T {
         pending.ready().unwrap_or_else(|| panic!("memory answers immediately"))
     }
-
-    fn has_budgets() -> bool {
-        false
-    }
 }
 
 /// The key of [`KeySubject`].

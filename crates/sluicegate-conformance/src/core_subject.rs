@@ -4,7 +4,7 @@ use crate::subject::{Fields, Subject};
 use crate::verbs::{KeySubject, Reserved};
 use sluicegate::{Limit, ReserveOptions};
 use sluicegate_core::algorithm::Verb;
-use sluicegate_core::receipts::Receipt;
+use sluicegate_core::receipts::{Receipt, ReserveTerms};
 use sluicegate_core::verbs::{Unsupported, Verbs as _};
 use sluicegate_core::{Account, AnyLimit, Decision, Span, Time, Usage};
 use std::collections::HashMap;
@@ -112,17 +112,17 @@ impl KeySubject for CoreKey {
         cost: u64,
         options: &ReserveOptions,
     ) -> Result<Reserved<Receipt>, Unsupported> {
-        self.convert_for(Verb::Reserve, now)?;
-        let (decision, receipt) = self.account.reserve(&self.limits, now, cost, options.max_wait)?;
-        Ok(Reserved { decision, receipt, granted: if decision.allowed() { cost } else { 0 } })
+        let verb = if options.at_least.is_some() { Verb::ReserveAtLeast } else { Verb::Reserve };
+        self.convert_for(verb, now)?;
+        let &ReserveOptions { max_wait, at_least, ttl, .. } = options;
+        let terms = ReserveTerms { max_wait, at_least, ttl };
+        let (decision, granted, receipt) = self.account.reserve_with(&self.limits, now, cost, terms)?;
+        Ok(Reserved { decision, receipt, granted })
     }
 
-    fn extend(&mut self, _: Time, _: Receipt, _: u64, _: Option<Span>) -> Option<Decision> {
-        unreachable!("the suite asks `has_budgets` first")
-    }
-
-    fn has_budgets() -> bool {
-        false
+    fn extend(&mut self, now: Time, receipt: Receipt, cost: u64, ttl: Option<Span>) -> Option<Decision> {
+        self.convert_for_receipt(now, receipt);
+        self.account.extend(&self.limits, now, receipt, cost, ttl)
     }
 
     fn check_within(&mut self, now: Time, cost: u64, max_wait: Span) -> Result<Decision, Unsupported> {

@@ -108,7 +108,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// Runs the call on our limiter; `None` if the row makes no sense.
+    /// Runs the call on our limiter; `None` if the row is invalid.
     fn call(&self, current: &mut Option<(AnyLimit, AnyState)>) -> Option<Outcome> {
         let create = |start: Time| match self.limit.parse::<Limit>().ok()?.made_at(start)? {
             limit @ AnyLimit::Cell(CellLimit::Smooth(_)) => Some(limit),

@@ -228,7 +228,7 @@ fn with_other_count(rng: &mut Rng, limit: &Limit) -> Option<Limit> {
     let text = limit.to_string();
     let (measure, rest) = text.split_once('/')?;
     let (algorithm, _) = measure.split_once(' ')?;
-    let count = if rng.bool() { rng.u64(1..=20) } else { number(rng, 1, u64::from(COUNT_MAX)) };
+    let count = if rng.bool() { rng.u64(1..=20) } else { number(rng, 1, COUNT_MAX) };
     format!("{algorithm} {count}/{rest}").parse().ok()
 }
 

@@ -25,7 +25,7 @@ pub trait Subject {
 pub struct Fields {
     /// Whether the call is allowed.
     pub allowed: bool,
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub limit: u64,
     /// The cost that would still be allowed.
     pub remaining: u64,

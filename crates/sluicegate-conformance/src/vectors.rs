@@ -4,9 +4,12 @@
 //! The files are in `vectors/`, with a README that explains how to use them. `cargo xtask vectors`
 //! writes them from the model's decisions, and a test fails if they are stale.
 
+mod budgets;
 mod generate;
 
+pub use budgets::{BUDGETS, generate_budgets, run_budgets};
 pub use generate::generate;
+use generate::{hand_written_lines, time};
 
 use crate::compare::{Mismatch, Report};
 use crate::subject::{Fields, Subject};

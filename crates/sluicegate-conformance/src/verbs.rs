@@ -315,7 +315,7 @@ impl<K: KeySubject> Pair<K> {
     }
 
     fn usage(&mut self, now: Time) -> Comparison {
-        let expected = model_usage(&self.limits, self.model.usage(now.as_micros()));
+        let expected = model_usage(&self.limits, self.model.usage(now.as_micros()), 1);
         Comparison::new("usage".to_owned(), expected, usage_text(self.key.usage(now)))
     }
 
@@ -436,6 +436,13 @@ pub(crate) fn text(answer: impl Into<FieldsAndDenier>) -> String {
 
 pub(crate) struct FieldsAndDenier(Fields, Option<u64>);
 
+impl FieldsAndDenier {
+    /// Rounds the durations up to multiples of a tick.
+    pub(crate) fn rounded_up(self, tick: u64) -> FieldsAndDenier {
+        FieldsAndDenier(self.0.rounded_up(tick), self.1)
+    }
+}
+
 impl From<Decision> for FieldsAndDenier {
     fn from(decision: Decision) -> FieldsAndDenier {
         FieldsAndDenier(decision.into(), decision.denied_by().map(u64::from))
@@ -453,14 +460,14 @@ pub(crate) fn usage_text(usages: Vec<Usage>) -> String {
     usages.into_iter().map(|usage| format!("{usage:?}")).collect::<Vec<_>>().join("; ")
 }
 
-/// Prints every field of the model's usages.
-pub(crate) fn model_usage(limits: &[Limit], usages: Vec<sluicegate_model::Usage>) -> String {
-    let moment = |micros: u64| Time::saturating_from_micros(micros);
+/// Prints every field of the model's usages, with times rounded up to multiples of a tick.
+pub(crate) fn model_usage(limits: &[Limit], usages: Vec<sluicegate_model::Usage>, tick: u64) -> String {
+    let moment = |micros: u64| Time::saturating_from_micros(micros.next_multiple_of(tick));
     let usage = |(limit, usage): (&Limit, sluicegate_model::Usage)| {
         // Calls before the newest that add up to the limit are not kept.
         let counts_denied = matches!(limit.spec(), Spec::SlidingLog { count_all: true, .. });
         let used = if counts_denied { usage.used.min(usage.limit) } else { usage.used };
-        let reset_after = Span::from_micros(usage.reset_after);
+        let reset_after = Span::from_micros(usage.reset_after.next_multiple_of(tick));
         let mut expected = Usage::new(usage.limit, used, usage.remaining, reset_after);
         expected.window =
             usage.window.map(|window| Window { start: moment(window.start), end: moment(window.end) });

@@ -4,7 +4,7 @@
 use crate::compare::{Mismatch, Report, TRACE_LENGTH, limits_text};
 use crate::oracle;
 use crate::random;
-use crate::verbs::{Reserved, at_least, model_ttl, model_usage, text, ttl, usage_text};
+use crate::verbs::{FieldsAndDenier, Reserved, at_least, model_ttl, model_usage, text, ttl, usage_text};
 use fastrand::Rng;
 use sluicegate::{Limit, ReserveOptions, Ttl};
 use sluicegate_core::verbs::Unsupported;
@@ -71,6 +71,12 @@ pub trait KeysSubject {
     /// Returns the latest time that it accepts. Cases that go further are skipped.
     fn latest() -> Time {
         Time::MAX
+    }
+
+    /// Returns the unit of its durations and moments in microseconds: a protocol takes and reports
+    /// whole milliseconds.
+    fn tick() -> u64 {
+        1
     }
 }
 
@@ -211,7 +217,7 @@ impl<K: KeysSubject> Pair<'_, K> {
             let call = KeyCall { key, cost: 0 };
             let _ = write!(actual, "{}; ", text(self.subject.peek(now, call)));
             let peeked = self.model.peek(now.as_micros(), &self.of_model(&[call]));
-            let _ = write!(expected, "{}; ", text(peeked.decision));
+            let _ = write!(expected, "{}; ", model_text::<K>(peeked.decision));
         }
         (actual, expected)
     }
@@ -263,20 +269,20 @@ impl<K: KeysSubject> Pair<'_, K> {
                 let call = self.one(rng);
                 let expected = self.model.check(micros, &self.of_model(&[call]));
                 let actual = self.subject.check(now, call);
-                Some([format!("check {call:?}"), text(expected.decision), text(actual)])
+                Some([format!("check {call:?}"), model_text::<K>(expected.decision), text(actual)])
             }
             2 => {
                 let call = self.one(rng);
                 let expected = self.model.refund(micros, self.ids[call.key], call.cost);
                 let actual = self.subject.refund(now, call).ok();
-                let expected = expected.map(|answer| text(answer.decision));
+                let expected = expected.map(|answer| model_text::<K>(answer.decision));
                 Some([format!("refund {call:?}"), format!("{expected:?}"), format!("{:?}", actual.map(text))])
             }
             3..6 => {
                 let calls = self.some(rng);
                 let expected = self.model.check(micros, &self.of_model(&calls));
                 let actual = self.subject.check_all(now, &calls);
-                Some([format!("check {calls:?}"), answer_text(&expected), decision_text(&actual)])
+                Some([format!("check {calls:?}"), answer_text::<K>(&expected), decision_text(&actual)])
             }
             6..10 => {
                 let calls = self.some(rng);
@@ -299,14 +305,15 @@ impl<K: KeysSubject> Pair<'_, K> {
             }
             _ => {
                 let key = self.one(rng).key;
-                let expected = model_usage(&self.limits[key], self.model.usage(micros, self.ids[key]));
+                let usages = self.model.usage(micros, self.ids[key]);
+                let expected = model_usage(&self.limits[key], usages, K::tick());
                 Some([format!("usage {key}"), expected, usage_text(self.subject.usage(now, key))])
             }
         }
     }
 
     fn ttl(&self, rng: &mut Rng) -> Option<Ttl> {
-        let length = rng.bool().then(|| ttl(rng, &self.all))?;
+        let length = rng.bool().then(|| in_ticks::<K>(ttl(rng, &self.all)))?;
         Some(if rng.u8(..3) == 0 { Ttl::keep(length) } else { Ttl::cancel(length) })
     }
 
@@ -314,12 +321,12 @@ impl<K: KeysSubject> Pair<'_, K> {
         let mut options = ReserveOptions::default();
         options.ttl = self.ttl(rng);
         if rng.bool() {
-            options.max_wait = Span::from_micros(random::step(rng, &self.all));
+            options.max_wait = in_ticks::<K>(Span::from_micros(random::step(rng, &self.all)));
         }
         let terms = Terms { max_wait: options.max_wait.as_micros(), ttl: options.ttl.map(model_ttl) };
         let (expected, of_model) = self.model.reserve(now.as_micros(), &self.of_model(calls), terms);
         let (actual, receipt) = self.subject.reserve_all(now, calls, &options);
-        let expected = format!("{}, receipt {}", answer_text(&expected), of_model.is_some());
+        let expected = format!("{}, receipt {}", answer_text::<K>(&expected), of_model.is_some());
         let actual = format!("{}, receipt {}", decision_text(&actual), receipt.is_some());
         self.known(calls.len(), receipt, of_model);
         [format!("reserve {calls:?}, {options:?}"), expected, actual]
@@ -337,7 +344,7 @@ impl<K: KeysSubject> Pair<'_, K> {
         self.known(1, reserved.receipt, of_model);
         Some([
             format!("reserve {call:?}, {options:?}"),
-            format!("{} granted {granted}", text(expected.decision)),
+            format!("{} granted {granted}", model_text::<K>(expected.decision)),
             format!("{} granted {}", text(reserved.decision), reserved.granted),
         ])
     }
@@ -361,10 +368,10 @@ impl<K: KeysSubject> Pair<'_, K> {
                 [format!("cancel {index}"), expected.to_string(), actual.to_string()]
             }
             1 => {
-                let ttl = rng.bool().then(|| ttl(rng, &self.all));
+                let ttl = rng.bool().then(|| in_ticks::<K>(ttl(rng, &self.all)));
                 let expected = self.model.extend(micros, of_model, &numbers, ttl.map(Span::as_micros));
                 let actual = self.subject.extend(now, receipt, &numbers, ttl);
-                let expected = expected.map_or_else(rejected_text, |answer| answer_text(&answer));
+                let expected = expected.map_or_else(rejected_text, |answer| answer_text::<K>(&answer));
                 let actual = actual.map_or_else(|error| format!("{error:?}"), |made| decision_text(&made));
                 [format!("extend {index} by {numbers:?}, {ttl:?}"), expected, actual]
             }
@@ -380,6 +387,21 @@ impl<K: KeysSubject> Pair<'_, K> {
     }
 }
 
+/// Prints a decision of the model as the subject reports it.
+fn model_text<K: KeysSubject>(decision: model::Decision) -> String {
+    text(FieldsAndDenier::from(decision).rounded_up(K::tick()))
+}
+
+fn answer_text<K: KeysSubject>(answer: &Answer) -> String {
+    let denied_call = answer.denied_call.map(|index| index as u64);
+    format!("{} of call {denied_call:?}", model_text::<K>(answer.decision))
+}
+
+/// Rounds a duration up to one that the subject takes.
+fn in_ticks<K: KeysSubject>(span: Span) -> Span {
+    Span::from_micros(span.as_micros().next_multiple_of(K::tick()))
+}
+
 fn rejected_text(rejected: Rejected) -> String {
     match rejected {
         Rejected::NotOpen => format!("{:?}", NotDone::NotOpen),
@@ -390,8 +412,4 @@ fn rejected_text(rejected: Rejected) -> String {
 /// Prints every field of a decision, and which call was denied.
 fn decision_text(decision: &Decision) -> String {
     format!("{} of call {:?}", text(*decision), decision.denied_call().map(u64::from))
-}
-
-fn answer_text(answer: &Answer) -> String {
-    format!("{} of call {:?}", text(answer.decision), answer.denied_call.map(|index| index as u64))
 }

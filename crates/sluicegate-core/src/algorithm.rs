@@ -21,7 +21,7 @@ pub trait Algorithm {
     /// it: another limit reads it only through [`Algorithm::adopt`].
     type State: Clone + Default;
 
-    /// Returns the most that an idle key could take at once.
+    /// Returns the highest cost admitted at once for an idle key.
     fn limit(&self) -> u64;
 
     /// Returns the cost that would be allowed now, rounded down.

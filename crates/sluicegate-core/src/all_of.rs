@@ -48,15 +48,18 @@ pub fn check_all<A: Algorithm>(parts: &mut [Part<'_, A>], now: Time) -> Decision
 /// Returns the decision with the call that was denied and the position in its own list of limits,
 /// given the index of each call and how many parts it has. The position was over all parts.
 pub fn attributed(decision: Decision, calls: impl IntoIterator<Item = (usize, usize)>) -> Decision {
-    let Some(mut position) = decision.denied_by() else { return decision };
-    for (index, parts) in calls {
-        let parts = u32::try_from(parts).unwrap_or(u32::MAX);
-        if position < parts {
-            return decision.by_limit(position).of_call(index);
-        }
-        position -= parts;
-    }
-    decision
+    let parts_of = |(index, parts)| (0..parts).map(move |position| (index, position));
+    attributed_to_part(decision, calls.into_iter().flat_map(parts_of))
+}
+
+/// Like [`attributed`], given for each part the index of its call and its position in the list.
+pub fn attributed_to_part(decision: Decision, parts: impl IntoIterator<Item = (usize, usize)>) -> Decision {
+    let part = decision.denied_by().and_then(|denied_by| usize::try_from(denied_by).ok());
+    let denied = part.and_then(|part| parts.into_iter().nth(part));
+    let Some((call, Ok(position))) = denied.map(|(call, position)| (call, u32::try_from(position))) else {
+        return decision;
+    };
+    decision.by_limit(position).of_call(call)
 }
 
 /// Decides whether [`check_all`] would allow these calls. Charges nothing.
@@ -184,23 +187,29 @@ pub fn check_within_list<A: Algorithm>(
     Ok(reserve_all(&mut parts, now, max_wait).0)
 }
 
-/// Charges each part now, if the caller can act within `max_wait`. The delay is the longest of
-/// theirs. Returns what was charged to each, if the call is allowed.
-///
-/// All limits must support it.
+/// Decides whether [`reserve_all`] would allow these calls. Charges nothing.
+pub fn peek_within_all<A: Algorithm>(parts: &[Part<'_, A>], now: Time, max_wait: Span) -> Decision {
+    let decisions = parts.iter().map(|part| reserve_alone(part, now, max_wait));
+    strictest(decisions).map_or_else(|denied| denied, |delay| Decision::allow(standing_of(parts, now), delay))
+}
+
+/// Decides whether a part alone could be reserved.
+fn reserve_alone<A: Algorithm>(part: &Part<'_, A>, now: Time, max_wait: Span) -> Decision {
+    let standing = part.limit.standing(part.state, now);
+    match part.limit.reserve_wait(part.state, now, part.cost, max_wait) {
+        Ok(delay) => Decision::allow(standing, delay),
+        Err(retry_after) => Decision::deny(standing, retry_after),
+    }
+}
+
+/// Charges each part now, if the caller can act within `max_wait`: all of them or none. The delay
+/// is the longest of theirs. Returns what a receipt has to record of each charge.
 pub fn reserve_all<A: Algorithm>(
     parts: &mut [Part<'_, A>],
     now: Time,
     max_wait: Span,
 ) -> (Decision, Option<Vec<Charge>>) {
-    let decision = |part: &Part<'_, A>| {
-        let standing = part.limit.standing(part.state, now);
-        match part.limit.reserve_wait(part.state, now, part.cost, max_wait) {
-            Ok(delay) => Decision::allow(standing, delay),
-            Err(retry_after) => Decision::deny(standing, retry_after),
-        }
-    };
-    let decisions: Vec<Decision> = parts.iter().map(decision).collect();
+    let decisions: Vec<Decision> = parts.iter().map(|part| reserve_alone(part, now, max_wait)).collect();
     let delay = match strictest(decisions.iter().copied()) {
         Ok(delay) => delay,
         Err(denied) => return (denied, None),

@@ -163,7 +163,7 @@ impl Concurrency {
             return Decision::deny(standing, RetryAfter::Never);
         }
         let all = waiting.saturating_add(cost).min(self.count);
-        // At least one tick: a caller told to wait 0 would retry immediately and be denied.
+        // At least one tick: a caller with a wait of 0 would retry immediately and be denied.
         let wait = self.wait_for(leases, now, all).max(Span::from_micros(1));
         Decision::deny(standing, RetryAfter::After(wait))
     }

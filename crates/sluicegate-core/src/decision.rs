@@ -35,7 +35,7 @@ pub struct Decision {
 /// How a key stands under a limit at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub limit: u64,
     /// The cost that would still be allowed now. Rounded down.
     pub remaining: u64,
@@ -111,7 +111,7 @@ impl Decision {
         matches!(self.outcome, Outcome::Allowed)
     }
 
-    /// Returns the most that an idle key could take at once.
+    /// Returns the highest cost admitted at once for an idle key.
     pub const fn limit(&self) -> u64 {
         self.standing.limit
     }
@@ -215,7 +215,7 @@ impl Decision {
 
 /// A denial as an error, for callers that use `?`: made by [`Decision::into_result`].
 ///
-/// A denial is not a failure: no verb returns this of its own accord, and it has no
+/// A denial is not a failure: no verb returns this by itself, and it has no
 /// [`source`](core::error::Error::source).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Denied(Decision);

@@ -13,7 +13,7 @@
 //! ```text
 //! Settings   count, and where windows begin and end: see `Windows`
 //! State      in a Cell: at = the end of the last allowed call's window (in UTC, unless the first
-//!            call opens it), a and b = the halves of what was used in it
+//!            call opens it), a and b = the low and the high half of the cost used in it
 //! Formula    used = a if now < at, else 0; allow if used + cost <= count
 //! Promise    each window admits at most count, and any stretch of one period at most twice that.
 //! Debt       a count stops at `DEBT_MAX`, which is 2 * 10^12; only settling gets there.

@@ -6,7 +6,7 @@ use crate::time::{Span, Time};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Usage {
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub limit: u64,
     /// What is used, rounded up. With debt, and after a limit was lowered, it may exceed the limit.
     ///

@@ -15,10 +15,12 @@ macro_rules! page {
 #[cfg(doctest)]
 mod pages {
     page!(Readme, "README.md");
+    page!(Budgets, "docs/budgets.md");
     page!(Tower, "docs/tower.md");
 
     page!(Library, "crates/sluicegate/README.md");
     page!(Core, "crates/sluicegate-core/README.md");
+    page!(Derive, "crates/sluicegate-derive/README.md");
     page!(Guard, "crates/sluicegate-guard/README.md");
     page!(Plot, "crates/sluicegate-plot/README.md");
     page!(Redis, "crates/sluicegate-redis/README.md");

@@ -9,7 +9,7 @@
 //! leave the queue. Each model is small enough to
 
 #![cfg(loom)]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use loom::thread;
 use sluicegate_guard::breaker::{Breaker, State};

@@ -21,7 +21,7 @@ pub(crate) enum CallKind {
 ///
 /// `at` is always the caller's clock, which may step back; each algorithm defines what that means.
 pub(crate) trait Algorithm {
-    /// Returns the most that an idle key could take at once.
+    /// Returns the highest cost admitted at once for an idle key.
     fn limit(&self) -> i128;
 
     /// Returns `true` if any cost can be allowed, even above the limit.

@@ -5,7 +5,7 @@
 pub struct Decision {
     /// Whether the call is allowed.
     pub allowed: bool,
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub limit: u64,
     /// The largest cost that would be allowed now, after this call.
     pub remaining: u64,
@@ -34,7 +34,7 @@ pub struct Answer {
 /// What was used of one limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub limit: u64,
     /// What is charged now, rounded up. It may exceed the limit.
     pub used: u64,

@@ -79,7 +79,7 @@ struct Sheet {
 impl Sheet {
     fn new(scene: &Scene, shade: Shade, scale: f64) -> Result<Sheet, PngError> {
         let (width, height) = ((scene.width * scale).round(), (scene.height * scale).round());
-        // Written so that what is not a number is refused, too.
+        // Written so that what is not a number is rejected, too.
         if !(width >= 1.0 && height >= 1.0) {
             return Err(PngError::TooSmall { width, height });
         }

@@ -101,7 +101,7 @@ impl DenialCache {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let denial = entries.get(&name)?;
         let is_same = *denial.owner == *owner && cost >= denial.cost && denial.is_live(now);
-        // A cost that can never be allowed must not be told to wait.
+        // A cost that can never be allowed must not get a wait.
         let is_never = denial.decision.retry_after() == Some(RetryAfter::Never);
         if !is_same || (cost > cost_max && !is_never) {
             return None;

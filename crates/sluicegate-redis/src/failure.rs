@@ -61,14 +61,14 @@ impl fmt::Display for ConnectError {
 
 impl Error for ConnectError {}
 
-/// The script decided, but the state in its reply makes no sense.
+/// The script decided, but the state in its reply is invalid.
 pub(crate) fn bad_state() -> StoreFailure {
-    StoreFailure::BadReply(String::from("a key's state makes no sense; did something else write it?"))
+    StoreFailure::BadReply(String::from("a key's state is invalid; did another program write it?"))
 }
 
 /// The script did nothing, because the key's state is not ours.
 pub(crate) fn unreadable_state() -> StoreFailure {
     StoreFailure::Rejected(String::from(
-        "a key's state cannot be read; did a newer version or something else write it?",
+        "a key's state cannot be read; did a newer version or another program write it?",
     ))
 }

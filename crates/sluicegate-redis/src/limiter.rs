@@ -652,23 +652,16 @@ impl Inner {
         verb: ScriptVerb<'_>,
         options: ReserveOptions,
     ) -> Result<Option<(Decision, u64)>, StoreFailure> {
-        let mut cost = call.cost;
+        let cost = call.cost;
         let (success, now, mut states) = match self.execute_in(round_trip, call, verb).await? {
             ScriptReply::TooManyReceipts => return Ok(None),
             reply => self.states(reply)?,
         };
-        if let Some(at_least) = options.at_least {
-            cost = cost.min(peek_list(&self.compiled, &states, now, 0).remaining());
-            if cost < at_least {
-                require_agreement(success, false)?;
-                return Ok(Some((peek_list(&self.compiled, &states, now, at_least), 0)));
-            }
-        }
-        let reserve = ReserveCall { cost, max_wait: options.max_wait, receipt: Name(0) };
+        let reserve = ReserveCall { cost, receipt: Name(0), terms: options.terms() };
         let reserved = Receipts::default().reserve(&self.compiled, &mut states, now, reserve);
-        let decision = reserved.unwrap_or_else(|_| unreachable_verb());
+        let (decision, granted) = reserved.unwrap_or_else(|_| unreachable_verb());
         require_agreement(success, decision.allowed())?;
-        Ok(Some((decision, cost)))
+        Ok(Some((decision, granted)))
     }
 
     /// Recomputes the decision of a check from the states before the check.

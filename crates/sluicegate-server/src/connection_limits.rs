@@ -80,7 +80,7 @@ impl Default for ConnectionLimits {
             handshake_timeout: Duration::from_secs(10),
             // Enough for RL.CHECKALL with 64 calls.
             arguments_max: 256,
-            bulk_len_max: 64 * 1024,
+            bulk_len_max: 128 * 1024,
             command_len_max: 256 * 1024,
             unread_replies_max: 64 * 1024,
             unread_timeout: Duration::from_secs(10),

@@ -16,7 +16,8 @@
 //! |---|---|
 //! | `call.rs` | a call and its verbs: peek, take, reserve, refund, reset, next, usage |
 //! | `decide.rs` | the path of every check, alone or in a batch |
-//! | `check_all.rs` | several calls, charged all or nothing |
+//! | `check_all.rs` | several calls, checked or reserved all or nothing |
+//! | `receipt.rs`, `receipt_verbs.rs` | receipts as clients see them; extend, settle, cancel |
 //! | `decided.rs` | an answer under its rule; the reason for a denial |
 //! | `rule.rs` | a rule, its exceptions per key, its counters; all rules of a configuration |
 //! | `rule_cache.rs` | the rules that one connection uses |
@@ -41,19 +42,24 @@ mod decided;
 mod inline;
 mod lease_pools;
 mod leases;
+mod receipt;
+mod receipt_verbs;
 mod request_error;
 mod rule;
 mod rule_cache;
 mod storage;
 mod throttle;
 
-pub use call::{LimitUsage, RuleCall};
+pub use call::{LimitUsage, ReservedCall, RuleCall};
+pub use check_all::DecidedAll;
 pub use decide::decide;
 pub use decided::{Decided, Reason};
 pub use leases::{HeldLeases, LeaseStats, Leased, UndeliveredLease};
 pub(crate) use leases::{exception_mismatch, grants_leases};
+pub use receipt::RuleReceipt;
 pub use request_error::RequestError;
 pub use rule::{INLINE, KeySpec, Rule, RuleSet, RuleSpec, SHARE_DEFAULT, Tally, TallyView};
+pub(crate) use rule::{OPTION_WORDS, reserved_name};
 pub use rule_cache::RuleCache;
 pub use sluicegate::backend::Source;
 pub use sluicegate_redis::OnStoreFailure;
@@ -63,17 +69,14 @@ pub use throttle::{Throttle, Throttled};
 use arc_swap::ArcSwap;
 use call::BatchVerb;
 use inline::Inline;
-use rule::RuleScope;
 use rule_cache::CachedRule;
-use sluicegate::backend::Backend;
 use sluicegate::clock::Clock;
-use sluicegate::{CALLS_MAX, Receipt, Span, Time, VerbError};
-use sluicegate::{OnFull, StoreStats};
-use sluicegate_redis::StoredReceipt;
+use sluicegate::{CALLS_MAX, OnFull, ReserveOptions, Span, StoreStats, Time};
+use sluicegate_core::bounds::COUNT_MAX;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use storage::{AnyBackend, RuleFallback, Storage};
+use storage::{RuleFallback, Storage};
 use tokio::sync::Notify;
 
 /// Settings of an engine, fixed while it runs.
@@ -114,7 +117,7 @@ impl Default for Settings {
             inline_log_count_max: 1_000,
             inline_period_max: None,
             key_len_max: 64 * 1024,
-            cost_max: sluicegate_core::bounds::COUNT_MAX,
+            cost_max: COUNT_MAX,
             max_keys: sluicegate::MAX_KEYS_DEFAULT,
             max_receipts: sluicegate::MAX_RECEIPTS_DEFAULT,
             max_log_entries: sluicegate::MAX_LOG_ENTRIES_DEFAULT,
@@ -344,18 +347,19 @@ impl Engine {
         Ok(RuleCall::new(rule, key, cost, verb))
     }
 
-    /// Decides several calls, all or nothing. Returns the overall answer and the answer to each
-    /// call.
+    /// Decides several calls, all or nothing. With options they are reserved together, under one
+    /// receipt; otherwise they are checked.
     ///
     /// # Errors
-    /// If there are more than [`CALLS_MAX`] calls, one of them is under `count=all` or
-    /// `concurrency`, the shared store does not answer, or, on a cluster, the keys are in different
-    /// hash slots.
-    pub async fn check_all<'c>(
+    /// If there are more than [`CALLS_MAX`] calls, one of them is under `count=all`, `smooth` or
+    /// `concurrency`, the options do not fit, the shared store does not answer, or, on a cluster,
+    /// one is under `pacer` and the keys are in different hash slots.
+    pub async fn decide_all<'c>(
         &self,
         calls: &'c [RuleCall<'_>],
+        options: Option<&ReserveOptions>,
         now: Time,
-    ) -> Result<(Decided<'c>, Vec<Decided<'c>>), RequestError> {
+    ) -> Result<DecidedAll<'c>, RequestError> {
         if calls.len() > CALLS_MAX {
             return Err(RequestError::new(format!(
                 "{} calls in one request are too many; send at most {CALLS_MAX}",
@@ -363,55 +367,13 @@ impl Engine {
             )));
         }
         calls.iter().try_for_each(|call| call.rule().decides_checks())?;
-        let decided = check_all::check_all(calls, now).await?;
-        self.storage.count_fallback(decided.0.answer().source());
-        Ok(decided)
-    }
-
-    /// Cancels a reservation: the part of its cost that still counts is returned to the key.
-    /// Returns `false` if there was no such part.
-    ///
-    /// # Errors
-    /// If the text is not a receipt, or the shared store does not answer.
-    pub async fn cancel(&self, receipt: &str, now: Time) -> Result<bool, RequestError> {
-        self.close(receipt, None, now).await
-    }
-
-    /// Settles a reservation: changes its charge to the cost that was actually used. Returns
-    /// `false` if the receipt is unknown or has already been used.
-    ///
-    /// # Errors
-    /// Those of [`Engine::cancel`].
-    pub async fn settle(&self, receipt: &str, used: u64, now: Time) -> Result<bool, RequestError> {
-        self.close(receipt, Some(used), now).await
-    }
-
-    async fn close(&self, receipt: &str, used: Option<u64>, now: Time) -> Result<bool, RequestError> {
-        let receipt: Receipt = receipt.parse()?;
-        if let Some(store) = self.storage.memory() {
-            if !receipt.is_of_memory() {
-                return Err(VerbError::BadReceipt.into());
-            }
-            return Ok(match used {
-                None => store.cancel_at(&receipt, now),
-                Some(used) => store.settle_at(&receipt, used, now),
-            });
+        if let Some(options) = options {
+            options.checked(COUNT_MAX)?;
+            receipt::fit_receipt(calls)?;
         }
-        // The receipt names the rule or inline limit that issued it, perhaps on another server. If
-        // that rule no longer exists, neither does the charge.
-        let stored = StoredReceipt::read(&receipt)?;
-        let rule = RuleScope::name_in(stored.scope()).and_then(|name| self.find(name).ok());
-        let Some(rule) = rule else { return Ok(false) };
-        let key_limits = sluicegate::internal::raw_key(stored.key()).map(|key| rule.key_limits_id(key));
-        let Some(AnyBackend::Redis { limiter, time }) = key_limits.map(|id| &rule.limits_of(id).backend)
-        else {
-            return Ok(false);
-        };
-        let at = time.at(now);
-        Ok(match used {
-            None => Backend::cancel(limiter, &receipt, at).await?,
-            Some(used) => Backend::settle(limiter, &receipt, &[used], at).await?,
-        })
+        let decided = check_all::decide_all(calls, options, now).await?;
+        self.storage.count_fallback(decided.all.answer().source());
+        Ok(decided)
     }
 
     /// Clears a connection's cache if rules have been loaded since it was filled.

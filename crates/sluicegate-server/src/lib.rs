@@ -37,6 +37,7 @@ mod log;
 pub mod metrics;
 pub mod net;
 pub mod protocol;
+mod reload;
 #[doc(hidden)] // For the tests and the fuzzer.
 pub mod resp;
 mod run;

@@ -2,22 +2,20 @@
 
 use crate::auth::Password;
 use crate::clock_watch;
-use crate::config::{self, Configuration, Layers, Log, LogLevel, SETTINGS};
-use crate::engine::{Engine, Keys, StoreTime};
+use crate::config::{self, Configuration, Layers, Log, LogLevel};
+use crate::engine::{Keys, StoreTime};
 use crate::exposure::{self, Protection};
 use crate::log::{self, LevelHandle};
 use crate::metrics;
 use crate::net::tls::{CertFiles, Certs, Tls};
 use crate::protocol::Protocol;
+use crate::reload::Reload;
 use crate::server::{self, Server};
-use crate::service::Service;
-use crate::signals::{Signal, Signals};
+use crate::signals::Signals;
 use sluicegate::clock::SystemClock;
 use sluicegate_redis::RedisStore;
 use std::io;
-use std::mem;
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
@@ -37,15 +35,49 @@ pub fn run(layers: &Layers, insecure: bool) -> Result<(), String> {
     metrics::count_panics();
     // First of all: a signal during the start is then queued, and does not end the process. The
     // runtime that serves is not built yet, as the configuration says how many threads it has.
-    let (_first_runtime, signals) =
+    let (first_runtime, mut signals) =
         signals().map_err(|error| format!("cannot listen for signals: {error}"))?;
-    let configuration = layers.read().map_err(|errors| errors.to_string())?;
-    let level_handle = log::start(configuration.log);
-    let runtime = runtime(configuration.threads).map_err(|error| format!("cannot start threads: {error}"))?;
-    let done = runtime.block_on(serve(configuration, insecure, layers, &level_handle, signals));
+    let starting = first_runtime.spawn_blocking({
+        let layers = layers.clone();
+        move || Starting::read(&layers, insecure)
+    });
+    let started = first_runtime.block_on(async {
+        tokio::select! {
+            started = starting => Some(started),
+            () = signals.stop() => None,
+        }
+    });
+    // A pipe among the files can keep the start waiting.
+    let Some(started) = started else {
+        first_runtime.shutdown_background();
+        return Ok(());
+    };
+    let Starting { configuration, config, level_handle, runtime } =
+        started.map_err(|error| format!("the start failed: {error}"))??;
+    let done = runtime.block_on(serve(configuration, config, layers, &level_handle, signals));
     // Connections that are still open have had their grace period.
     runtime.shutdown_background();
     done
+}
+
+/// What is there before the server listens.
+struct Starting {
+    configuration: Configuration,
+    config: server::Config,
+    level_handle: LevelHandle,
+    runtime: Runtime,
+}
+
+impl Starting {
+    /// Reads all files, and starts the log and the threads.
+    fn read(layers: &Layers, insecure: bool) -> Result<Starting, String> {
+        let configuration = layers.read().map_err(|errors| errors.to_string())?;
+        let level_handle = log::start(configuration.log);
+        let runtime =
+            runtime(configuration.threads).map_err(|error| format!("cannot start threads: {error}"))?;
+        let config = runtime.block_on(prepare(&configuration, insecure, layers, Files::Read))?;
+        Ok(Starting { configuration, config, level_handle, runtime })
+    }
 }
 
 /// What to do with the files that a configuration names: passwords and certificates.
@@ -174,7 +206,7 @@ fn password(
     Password::new(&password).map(Some).map_err(|unfit| format!("{}: {unfit}", path.display()))
 }
 
-fn certs(configuration: &Configuration) -> Result<Option<Certs>, String> {
+pub(crate) fn certs(configuration: &Configuration) -> Result<Option<Certs>, String> {
     match (&configuration.tls_cert, &configuration.tls_key) {
         (Some(cert), Some(key)) => CertFiles { cert: cert.clone(), key: key.clone() }.read().map(Some),
         _ => Ok(None),
@@ -212,12 +244,11 @@ fn connections_within(files: u64, listeners: usize) -> usize {
 
 async fn serve(
     configuration: Configuration,
-    insecure: bool,
+    mut config: server::Config,
     layers: &Layers,
     level_handle: &LevelHandle,
     mut signals: Signals,
 ) -> Result<(), String> {
-    let mut config = prepare(&configuration, insecure, layers, Files::Read).await?;
     let tls = config.tls.clone();
     config.limits.connections_max = fit_open_files(config.limits.connections_max, config.listen.len());
     let mut server = Server::start(config, Arc::new(SystemClock)).await.map_err(|error| error.to_string())?;
@@ -227,8 +258,7 @@ async fn serve(
     }
     info!("{} loaded", rule_count(&configuration));
     let service = server.service().clone();
-    let reload =
-        Reload { service: &service, started: &configuration, tls: tls.as_ref(), layers, level_handle };
+    let reload = Reload::new(&service, &configuration, tls.as_ref(), layers, level_handle);
     let ended = until_end(&mut server, reload.until_stop(&mut signals)).await;
     info!(
         "stopping: answering pending requests for at most {} s; a second signal stops at once",
@@ -275,90 +305,11 @@ async fn keys(configuration: &Configuration, files: Files) -> Result<Keys, Strin
     Ok(keys)
 }
 
-fn rule_count(configuration: &Configuration) -> String {
+pub(crate) fn rule_count(configuration: &Configuration) -> String {
     match configuration.rules.len() {
         1 => "1 rule".to_owned(),
         rules => format!("{rules} rules"),
     }
-}
-
-/// Reloads the configuration.
-struct Reload<'a> {
-    service: &'a Service,
-    started: &'a Configuration,
-    tls: Option<&'a Arc<Tls>>,
-    layers: &'a Layers,
-    level_handle: &'a LevelHandle,
-}
-
-impl Reload<'_> {
-    /// Reloads at each signal to do so, until the one to stop. A signal during a reload starts
-    /// another one; the one to stop does not wait for it.
-    async fn until_stop(&self, signals: &mut Signals) {
-        while signals.next().await == Signal::Reload {
-            let mut is_due = true;
-            while mem::take(&mut is_due) {
-                let mut running = pin!(self.run());
-                loop {
-                    tokio::select! {
-                        () = running.as_mut() => break,
-                        signal = signals.next() => match signal {
-                            Signal::Reload => is_due = true,
-                            Signal::Stop => return,
-                        },
-                    }
-                }
-            }
-        }
-    }
-
-    /// Applies the new configuration as a whole, or keeps the previous one.
-    async fn run(&self) {
-        let (layers, tls) = (self.layers.clone(), self.tls.cloned());
-        let engine = Arc::clone(&self.service.engine);
-        // A file may be slow, and thousands of rules take a while: no decision waits for either.
-        let loading = tokio::task::spawn_blocking(move || load(&layers, &engine, tls.as_deref()));
-        let loaded = loading.await.unwrap_or_else(|error| Err(format!("the reload failed: {error}")));
-        self.service.metrics.reloaded(loaded.is_ok());
-        match loaded {
-            Ok(configuration) => {
-                self.level_handle.set(configuration.log.level);
-                info!("configuration reloaded: {}", rule_count(&configuration));
-                let pending = self.needs_restart(&configuration);
-                if !pending.is_empty() {
-                    warn!("these changed settings need a restart: {}", pending.join(", "));
-                }
-            }
-            Err(reasons) => {
-                for reason in reasons.lines() {
-                    error!("configuration rejected, keeping the previous one: {reason}");
-                }
-            }
-        }
-    }
-
-    fn needs_restart(&self, now: &Configuration) -> Vec<&'static str> {
-        let tls_switched = now.tls_cert.is_some() != self.started.tls_cert.is_some();
-        let waits = |name: &str, live: bool| !live || (name.starts_with("tls_") && tls_switched);
-        SETTINGS
-            .iter()
-            .filter(|setting| waits(setting.name, setting.live))
-            .filter(|setting| setting.differs(self.started, now))
-            .map(|setting| setting.name)
-            .collect()
-    }
-}
-
-/// Reads the configuration, and applies its rules and certificates as a whole or not at all.
-fn load(layers: &Layers, engine: &Engine, tls: Option<&Tls>) -> Result<Configuration, String> {
-    let configuration = layers.read().map_err(|errors| errors.to_string())?;
-    let certs = if tls.is_some() { certs(&configuration)? } else { None };
-    engine.load(configuration.rules.clone()).map_err(|error| error.to_string())?;
-    // From here on nothing can fail.
-    if let (Some(tls), Some(certs)) = (tls, certs) {
-        tls.replace(certs);
-    }
-    Ok(configuration)
 }
 
 #[cfg(test)]

@@ -39,9 +39,12 @@ impl Signals {
         }
     }
 
-    /// Waits for the next signal to stop.
+    /// Waits for the next signal to stop. One to reload stays queued.
     pub(crate) async fn stop(&mut self) {
-        while self.next().await != Signal::Stop {}
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
     }
 }
 

@@ -27,14 +27,14 @@ const MOMENTS_MAX: usize = 6;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("A caller who tries each 1.25 s, under five limits of 12 a minute:\n\n{}", comparison()?);
     for scenario in scenarios::all() {
-        println!("{}", told(&scenario)?);
+        println!("{}", reported(&scenario)?);
     }
     println!("{ALLOWED} allowed  {DENIED} denied. Nothing slept: time is an argument.");
     println!("Try your own: cargo run --release --bin sluice -- explain 'token-bucket 30/60s burst=15'");
     Ok(())
 }
 
-fn told(scenario: &Scenario) -> Result<String, Box<dyn std::error::Error>> {
+fn reported(scenario: &Scenario) -> Result<String, Box<dyn std::error::Error>> {
     let mut replay = Replay::new(vec![scenario.limit.parse()?])?;
     let mut text = format!("{}\n    {}\n", scenario.wish, scenario.limit);
     let start = scenario.calls.first().map_or(Time::EPOCH, |call| call.at);

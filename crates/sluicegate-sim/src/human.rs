@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_told_exactly_and_shortly() {
+    fn lengths_are_reported_exactly_and_shortly() {
         let shown = |micros| span(Span::from_micros(micros)).replace(TIE, " ");
         assert_eq!(shown(0), "0 s");
         assert_eq!(shown(1), "1 µs");

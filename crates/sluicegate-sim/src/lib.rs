@@ -6,7 +6,7 @@
 //! [`traffic`] are calls from a workload, a trace or a log; [`simulate`] tries limits on them and
 //! measures what comes of it; a [`report`] is what tables and pictures are made of.
 
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap fails the test"))]
 
 mod buffer;
 pub mod human;

@@ -26,7 +26,7 @@ pub enum Reason {
     MissingKey,
     /// The layer is misconfigured; the text says what to do.
     Misconfigured(String),
-    /// The backend failed, for example because its store is unavailable. The client is not told
+    /// The backend failed, for example because its store is unavailable. The client does not learn
     /// why.
     BackendFailed(sluicegate::backend::BackendError),
     /// Its key has too many requests in flight: see [`crate::ConcurrencyLayer`].

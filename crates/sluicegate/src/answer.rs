@@ -80,7 +80,7 @@ impl Answer {
         self.decision.into_result().map(|_| self)
     }
 
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub const fn limit(&self) -> u64 {
         self.decision.limit()
     }

@@ -1,4 +1,4 @@
-//! The seam between callers and whatever decides.
+//! The interface between callers and the stores that decide.
 //!
 //! A [`Backend`] is a limiter in some store: [`Limiter`](crate::Limiter) in this process's memory,
 //! or `sluicegate_redis::RedisLimiter` in a store that several processes share. A [`LeaseBackend`]
@@ -14,8 +14,8 @@
 //!
 //! Application code calls the methods of `Limiter` and `RedisLimiter` directly: they accept keys of
 //! any type and have a variant for each default. Code that runs on either takes a `&dyn Backend`.
-//! The traits are object-safe, and a [`Pending`]
-//! shows whether the result is ready: memory answers without allocating or polling.
+//! The traits are object-safe, and a [`Pending`] shows whether the result is ready: memory answers
+//! without allocating or polling.
 
 mod memory;
 mod pending;

@@ -129,7 +129,7 @@ impl Gate {
     }
 
     /// Returns the limiter, whose only key is `()`. It has the forms of the verbs that take a time,
-    /// and whatever else a gate does not have.
+    /// and everything else that a gate does not have.
     pub fn limiter(&self) -> &Limiter {
         &self.limiter
     }

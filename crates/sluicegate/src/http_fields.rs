@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! RateLimit-Policy: "api#1";q=10;w=1;sluice-burst=50, "api#2";q=1000;w=86400
-//! RateLimit: "api#2";r=12;t=3600
+//! RateLimit: "api#1";r=49;t=1, "api#2";r=12;t=3600
 //! ```
 //!
 //! A rule's only policy has the rule's name; if there are several, each is numbered after a `#`.
@@ -55,7 +55,7 @@ impl Policy {
         Policy { quota, window_s: None, burst: quota }
     }
 
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub const fn burst(&self) -> u64 {
         self.burst
     }

@@ -68,7 +68,7 @@ impl Several {
 /// Parses numbers of this many digits each, at least one.
 fn hexadecimal(text: &str, digits: usize) -> Option<Vec<u64>> {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
-    if text.is_empty() || text.len() % digits != 0 || !text.bytes().all(|byte| is_digit(&byte)) {
+    if text.is_empty() || !text.len().is_multiple_of(digits) || !text.bytes().all(|byte| is_digit(&byte)) {
         return None;
     }
     let number = |from: usize| u64::from_str_radix(text.get(from..from + digits)?, 16).ok();
@@ -195,6 +195,15 @@ id! {
 }
 
 impl Receipt {
+    pub(crate) fn of_memory_of_several(several: Several) -> Receipt {
+        Receipt(Id::MemoryOfSeveral(Box::new(several)))
+    }
+
+    /// The contents of a receipt of several calls in memory.
+    pub(crate) fn several(&self) -> Option<&Several> {
+        if let Id::MemoryOfSeveral(several) = &self.0 { Some(several) } else { None }
+    }
+
     /// The receipt of several calls in a shared store, which reads it back with
     /// `stored_of_several`.
     #[doc(hidden)]

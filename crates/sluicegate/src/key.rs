@@ -16,6 +16,7 @@ pub use bytes::raw;
 use foldhash::SharedSeed;
 use foldhash::{fast, quality};
 use std::borrow::Cow;
+use std::fmt;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -81,6 +82,12 @@ pub struct KeyWriter<'a> {
     /// If set, receives the parts as bytes, and the hashers receive nothing. It is a field of its
     /// own, so that the compiler sees where it is `None` and keeps the hashers in registers.
     parts: Option<&'a mut bytes::Parts>,
+}
+
+impl fmt::Debug for KeyWriter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyWriter").finish_non_exhaustive()
+    }
 }
 
 /// The kind of the next part, in the top byte of the word before it.

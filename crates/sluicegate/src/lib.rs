@@ -65,7 +65,7 @@
 //! calls to a dependency, and `sluicegate-core` holds the algorithms as pure functions.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on fails"))]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a failed unwrap fails the test"))]
 
 mod answer;
 pub mod backend;
@@ -103,8 +103,10 @@ pub use limiter::{
 };
 pub use memory_store::{MemoryStore, MemoryStoreBuilder};
 pub use sluicegate_core::receipts::{Then, Ttl};
+pub use sluicegate_core::verbs::Unsupported;
 pub use sluicegate_core::{Decision, Denied, FullPool, RetryAfter, Span, Time, Usage, Window};
 #[cfg(feature = "derive")]
+#[doc = include_str!("../docs/derive.md")]
 pub use sluicegate_derive::Key;
 pub use store::OnFull;
 

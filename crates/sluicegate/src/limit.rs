@@ -10,8 +10,8 @@
 //!
 //! `A + B` is a list of limits that must all allow a call.
 //!
-//! `parse` reads a text, `print` writes the canonical form, and [`Limit::made_at`] turns a limit
-//! into what the core decides with.
+//! `parse` reads a text, `print` writes the canonical form, and `Limit::made_at` turns a limit into
+//! what the core decides with.
 
 mod error;
 mod list;
@@ -23,6 +23,8 @@ pub mod typed;
 pub use crate::calendar::{CalendarUnit, Zone};
 pub use error::LimitError;
 pub use parse::{LIMIT_LEN_MAX, LIMITS_MAX, LIST_LEN_MAX};
+pub use sluicegate_core::Rate;
+pub use sluicegate_core::smooth::{ColdFactor, WarmUp};
 pub use typed::{per_day, per_hour, per_minute, per_second};
 
 use crate::calendar::ZoneCalendar;
@@ -34,11 +36,11 @@ use sluicegate_core::min_interval::MinInterval;
 use sluicegate_core::pacer::Pacer;
 use sluicegate_core::sliding_log::SlidingLog;
 use sluicegate_core::sliding_window::SlidingWindow;
-use sluicegate_core::smooth::{Smooth, WarmUp};
+use sluicegate_core::smooth::Smooth;
 use sluicegate_core::time::{DAY, YEAR};
 use sluicegate_core::token_bucket::TokenBucket;
 use sluicegate_core::utc_ahead::UtcAhead;
-use sluicegate_core::{Algorithm as _, AnyLimit, CellLimit, Rate, Span, Time};
+use sluicegate_core::{Algorithm as _, AnyLimit, CellLimit, Span, Time};
 use std::sync::Arc;
 
 /// An algorithm with its parameters, all within bounds.
@@ -320,6 +322,7 @@ impl Limit {
     /// `start`.
     ///
     /// Returns `None` for `concurrency`, which grants leases: see `Limit::as_concurrency`.
+    #[doc(hidden)]
     pub fn made_at(&self, now: Time) -> Option<AnyLimit> {
         let Made::Check(made) = &self.made else { return None };
         Some(match (made, &self.spec) {
@@ -358,6 +361,7 @@ impl Limit {
     ///
     /// # Errors
     /// If the limits do not go together, or one grants leases.
+    #[doc(hidden)]
     pub fn all_made_at(limits: &[Limit], now: Time) -> Result<Vec<AnyLimit>, LimitError> {
         Limit::all_made_on_clock(limits, now, &UtcAhead::default())
     }
@@ -373,7 +377,7 @@ impl Limit {
         limits.iter().map(made).collect()
     }
 
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub fn at_once(&self) -> u64 {
         match &self.made {
             Made::Check(made) => made.limit(),

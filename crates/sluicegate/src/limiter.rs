@@ -1,12 +1,13 @@
 //! Limiters: what a service adds to limit its callers.
 //!
 //! A [`Limiter`] is a limit, a clock and a store of keys. Its verbs are here; `builder.rs` builds
-//! it, `reservation.rs` holds reservations, and `check_all.rs` charges several limiters all or
-//! nothing.
+//! it, `reservation.rs` holds reservations, `held_receipt.rs` settles and extends receipts that
+//! were kept, and `check_all.rs` charges several limiters all or nothing.
 
 mod builder;
 mod check_all;
 mod error;
+mod held_receipt;
 mod observe;
 mod options;
 mod reservation;
@@ -20,6 +21,7 @@ pub use builder::{
 };
 pub use check_all::{CALLS_MAX, Call, check_all, check_all_at, check_all_each, check_all_each_at};
 pub use error::{BuildError, VerbError};
+pub(crate) use held_receipt::HeldReceipts;
 pub use observe::{Observer, StoreStats};
 pub use options::{ReserveOptions, TTL_MAX, TTL_MIN, checked_ttl};
 pub use reservation::{Reservation, reserve_all, reserve_all_at, reserve_all_each, reserve_all_each_at};
@@ -188,7 +190,7 @@ impl Limiter {
             return denial;
         }
         on_store!(&self.inner.store, store => {
-            store.read(key, now, |limits, states| peek_list(limits, states, now, cost))
+            store.read_on_clock(key, now, || self.now(), |limits, states| peek_list(limits, states, now, cost))
         })
     }
 
@@ -291,7 +293,7 @@ impl Limiter {
     pub fn next_window_at(&self, key: impl Key, now: Time) -> Time {
         let key = self.fingerprint(key);
         let next = on_store!(&self.inner.store, store => {
-            store.read(key, now, |limits, states| next_window_list(limits, states, now))
+            store.read_on_clock(key, now, || self.now(), |limits, states| next_window_list(limits, states, now))
         });
         self.inner.clock.utc_ahead().to_utc(next)
     }
@@ -319,7 +321,7 @@ impl Limiter {
         let limits = self.inner.limits.lock().unwrap_or_else(PoisonError::into_inner);
         let key = self.fingerprint(key);
         let usages: Vec<Usage> = on_store!(&self.inner.store, store => {
-            store.read(key, now, |limits, states| usage_list(limits, states, now).collect())
+            store.read_on_clock(key, now, || self.now(), |limits, states| usage_list(limits, states, now).collect())
         });
         let ahead = self.inner.clock.utc_ahead().micros();
         let in_utc = |mut usage: Usage| {
@@ -519,10 +521,14 @@ impl Limiter {
 
     /// [`Limiter::queue_denial`], counted and observed.
     fn denied_by_queue(&self, key: Fingerprint, cost: u64, now: Time) -> Option<Decision> {
-        let denial = self.queue_denial(key, cost, now)?;
+        Some(self.denied_by(key, self.queue_denial(key, cost, now)?))
+    }
+
+    /// Counts and observes the denial of a key's queue.
+    fn denied_by(&self, key: Fingerprint, denial: Decision) -> Decision {
         on_store!(&self.inner.store, store => store.as_queue_store().count(key, &denial));
         self.observe(&denial);
-        Some(denial)
+        denial
     }
 
     /// Calls the observer. No lock is held.

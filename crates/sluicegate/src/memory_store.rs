@@ -19,9 +19,9 @@ use crate::ids::Receipt;
 use crate::key::{Fingerprint, Key, Seeds};
 use crate::limit::Limit;
 use crate::limiter::{
-    BuildError, HashedKey, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LOG_ENTRIES_DEFAULT, MAX_LOG_ENTRIES_MAX,
-    MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT, StoreStats, VerbError,
-    made, queue_bounds, within,
+    BuildError, HashedKey, HeldReceipts, MAX_KEYS_DEFAULT, MAX_KEYS_MAX, MAX_LOG_ENTRIES_DEFAULT,
+    MAX_LOG_ENTRIES_MAX, MAX_QUEUE_DEFAULT, MAX_RECEIPTS_DEFAULT, MAX_RECEIPTS_MAX, MAX_WAITERS_DEFAULT,
+    StoreStats, VerbError, made, queue_bounds, within,
 };
 use crate::seal::Seal;
 use crate::store::{
@@ -73,14 +73,15 @@ struct Inner {
     seal: Arc<Seal>,
     clock: AnyClock,
     tags: Mutex<Tags>,
-    /// Held while a thread waits for `tags`, so that one that locks them again and again lets
-    /// others in between.
-    turn: Mutex<()>,
+    /// Held while a thread waits for `tags`, so that a thread that locks them repeatedly does not
+    /// starve the others.
+    tags_queue: Mutex<()>,
     scopes: Mutex<Scopes>,
     queues: Arc<Queues>,
 }
 
 /// Settings of a [`MemoryStore`]. Created by [`MemoryStore::builder`].
+#[derive(Debug)]
 #[must_use]
 pub struct MemoryStoreBuilder {
     max_keys: usize,
@@ -157,10 +158,7 @@ impl MemoryStore {
 
     /// Cancels a reservation at a given time: see [`MemoryStore::cancel`].
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
-        let Inner { store, seal, queues, .. } = &*self.inner;
-        let (cancelled, key) = receipt.cancel_in(store, seal, None, now);
-        queues.usage_changed(&*self.inner, key);
-        cancelled
+        self.held().close(receipt, &[0], now) == Ok(Some(true))
     }
 
     /// Settles a reservation of any of its limiters: see
@@ -171,10 +169,7 @@ impl MemoryStore {
 
     /// Settles a reservation at a given time: see [`MemoryStore::settle`].
     pub fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> bool {
-        let Inner { store, seal, queues, .. } = &*self.inner;
-        let (settled, key) = receipt.settle_in(store, seal, None, used, now);
-        queues.usage_changed(&*self.inner, key);
-        settled
+        self.held().close(receipt, &[used], now).is_ok_and(|returned| returned.is_some())
     }
 
     /// Settles a reservation of several calls: see
@@ -191,10 +186,10 @@ impl MemoryStore {
     /// # Errors
     /// As [`MemoryStore::settle_each`].
     pub fn settle_each_at(&self, receipt: &Receipt, used: &[u64], now: Time) -> Result<bool, VerbError> {
-        let [used] = used else {
-            return Err(VerbError::WrongCount { numbers: used.len(), calls: 1 });
-        };
-        Ok(self.settle_at(receipt, *used, now))
+        if !receipt.is_of_memory() {
+            return Err(VerbError::BadReceipt);
+        }
+        Ok(self.held().close(receipt, used, now)?.is_some())
     }
 
     /// Charges more to a reservation of any of its limiters: see
@@ -222,8 +217,12 @@ impl MemoryStore {
         ttl: Option<Duration>,
         now: Time,
     ) -> Result<Decision, VerbError> {
-        let _ = (receipt, costs, ttl, now);
-        Err(VerbError::NotYet("extending a reservation"))
+        self.held().extend(receipt, costs, ttl, now)
+    }
+
+    fn held(&self) -> HeldReceipts<'_, AnySlot> {
+        let Inner { store, seal, queues, .. } = &*self.inner;
+        HeldReceipts { store, seal, queues, host: &*self.inner, limiter: None }
     }
 
     /// Attaches a limiter with this scope and these limits, which can be combined.
@@ -287,8 +286,8 @@ impl MemoryStore {
 
     /// Locks the tags. Threads get them in turn.
     fn tags(&self) -> MutexGuard<'_, Tags> {
-        let Inner { tags, turn, .. } = &*self.inner;
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let Inner { tags, tags_queue, .. } = &*self.inner;
+        let _queued = tags_queue.lock().unwrap_or_else(PoisonError::into_inner);
         tags.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -373,7 +372,7 @@ impl MemoryStoreBuilder {
             seal: Arc::default(),
             clock: self.clock,
             tags: Mutex::default(),
-            turn: Mutex::default(),
+            tags_queue: Mutex::default(),
             scopes: Mutex::new(Scopes::new(&size)),
         };
         Ok(MemoryStore { inner: Arc::new_cyclic(inner) })

@@ -71,7 +71,7 @@ mod slot_kind;
 mod table;
 
 pub(crate) use any_slot::AnySlot;
-pub(crate) use check_all::{AnyStore, StoreCall, check_all, check_all_each};
+pub(crate) use check_all::{AllVerb, AnyStore, NotDecided, StoreCall, decide_all, decide_all_each};
 pub use evict::OnFull;
 pub(crate) use limit_table::{Fate, LIMITS_MAX, LimitTable, Preserve, TagDebt, TaggedLimits};
 pub(crate) use limit_versions::LimitVersion;
@@ -224,7 +224,7 @@ impl<S: SlotKind> Store<S> {
         now: Time,
     ) -> Decision {
         if cost == 0 {
-            return Self::decide_free(shard, key, now);
+            return self.decide_free(shard, key, now);
         }
         shard.bring_up_to_date(slot, key, now, &self.vacant);
         if let Err(full) = self.make_log_room(shard, slot, now, cost) {
@@ -272,7 +272,7 @@ impl<S: SlotKind> Store<S> {
         let mut shard = self.lock(self.shard_of(key));
         shard.require(key, Verb::Take)?;
         if up_to == 0 {
-            return Ok((Self::decide_free(&mut shard, key, now), 0));
+            return Ok((self.decide_free(&mut shard, key, now), 0));
         }
         let taken = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let taken = take_list(limits, states, now, up_to)?;
@@ -300,7 +300,7 @@ impl<S: SlotKind> Store<S> {
         let mut shard = self.lock(self.shard_of(key));
         shard.require(key, Verb::CheckWithin)?;
         if cost == 0 {
-            return Ok(Self::decide_free(&mut shard, key, now));
+            return Ok(self.decide_free(&mut shard, key, now));
         }
         let decided = self.charge_key_in(&mut shard, key, now, |limits, states, receipts| {
             let decision = check_within_list(limits, states, now, cost, max_wait)?;
@@ -316,10 +316,30 @@ impl<S: SlotKind> Store<S> {
 
     /// Decides a call of cost 0. It changes nothing: it does not even convert the state to the
     /// current limits.
-    fn decide_free(shard: &mut Locked<'_, S>, key: Fingerprint, now: Time) -> Decision {
-        let decision = Self::read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
+    fn decide_free(&self, shard: &mut Locked<'_, S>, key: Fingerprint, now: Time) -> Decision {
+        let decision = self.read_in(shard, key, now, |limits, states| peek_list(limits, states, now, 0));
         shard.guarded.counts.decided(&decision);
         decision
+    }
+
+    /// Reads a key for a caller whose clock is `clock`. What has expired by its time is closed, so
+    /// that not every read computes it again. Apart from that the key is not changed.
+    pub(crate) fn read_on_clock<R>(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        clock: impl FnOnce() -> Time,
+        read: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
+    ) -> R {
+        let mut shard = self.lock(self.shard_of(key));
+        if shard.has_expired(key, now) {
+            // A clock may be foreign code.
+            drop(shard);
+            let now = now.min(clock());
+            shard = self.lock(self.shard_of(key));
+            shard.expire_receipts(shard.find(key), key, now, &self.vacant);
+        }
+        self.read_in(&mut shard, key, now, read)
     }
 
     /// Reads a key without changing it. Reading an unseen key takes no slot.
@@ -329,19 +349,25 @@ impl<S: SlotKind> Store<S> {
         now: Time,
         read: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
-        Self::read_in(&mut self.lock(self.shard_of(key)), key, now, read)
+        self.read_in(&mut self.lock(self.shard_of(key)), key, now, read)
     }
 
     fn read_in<R>(
+        &self,
         shard: &mut Locked<'_, S>,
         key: Fingerprint,
         now: Time,
         read: impl FnOnce(&[S::Limit], &mut [StateOf<S>]) -> R,
     ) -> R {
+        let slot = shard.find(key);
+        // What has expired by a time that the shard has seen need not be computed again by every
+        // read.
+        shard.expire_receipts(slot, key, now.min(shard.guarded.latest), &self.vacant);
         let limits_by_tag = Arc::clone(&shard.guarded.limits_by_tag);
         let tag = limits_by_tag.tag_for(key);
-        if let Some(slot) = shard.find(key)
+        if let Some(slot) = slot
             && shard.table.slot(slot).tag() == tag
+            && !shard.has_expired(key, now)
         {
             return shard.with_slot(slot, read);
         }
@@ -360,12 +386,12 @@ impl<S: SlotKind> Store<S> {
         shard.require(key, Verb::Refund)?;
         let peek = |limits: &[S::Limit], states: &mut [StateOf<S>]| peek_list(limits, states, now, 0);
         if cost == 0 {
-            return Ok(Self::read_in(&mut shard, key, now, peek));
+            return Ok(self.read_in(&mut shard, key, now, peek));
         }
         let refunded = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
             receipts.refund(limits, states, now, cost)
         });
-        refunded.unwrap_or_else(|_full| Ok(Self::read_in(&mut shard, key, now, peek)))
+        refunded.unwrap_or_else(|_full| Ok(self.read_in(&mut shard, key, now, peek)))
     }
 
     /// Runs an operation on a key's limits, states and receipts. A key without a slot is passed as
@@ -424,6 +450,7 @@ impl<S: SlotKind> Store<S> {
         act: impl KeyOp<S, R>,
     ) -> Result<R, Full> {
         shard.guarded.latest = now.max(shard.guarded.latest);
+        shard.expire_receipts(None, key, now, &self.vacant);
         let mut receipts = shard.take_receipts(key, now, &self.vacant);
         // Nearly always there are no receipts, so there is nothing to clone.
         let before = (!receipts.is_empty()).then(|| receipts.clone());

@@ -68,7 +68,7 @@ fn line(from: &mut impl BufRead) -> io::Result<String> {
 }
 
 fn strange() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "it does not speak RESP as sluice serve does")
+    io::Error::new(io::ErrorKind::InvalidData, "it does not speak RESP like sluice serve")
 }
 
 fn ended() -> io::Error {
@@ -100,8 +100,8 @@ mod tests {
     }
 
     #[test]
-    fn lies_and_endings_are_refused_without_being_waited_or_paid_for() {
-        let strange = "it does not speak RESP as sluice serve does";
+    fn invalid_and_incomplete_replies_are_rejected_without_a_wait_or_an_allocation() {
+        let strange = "it does not speak RESP like sluice serve";
         let ended = "it closed the connection";
         for (bytes, reason) in [
             ("HTTP/1.1 400 Bad Request\r\n", strange),

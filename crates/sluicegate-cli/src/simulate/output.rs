@@ -88,7 +88,7 @@ impl Picture {
             Some(end) if end == "svg" => Ok(Picture::Svg),
             Some(end) if end == "png" => Ok(Picture::Png),
             _ => Err(format!(
-                "--plot {}: what kind of picture is not clear; name it FILE.svg or FILE.png",
+                "--plot {}: the kind of picture is unknown; name it FILE.svg or FILE.png",
                 shown(path)
             )),
         }
@@ -112,10 +112,7 @@ impl<K> Files<K> {
                 false => false,
             };
             if is_taken {
-                return Err(format!(
-                    "{} is asked for twice; read and write at different places",
-                    shown(path)
-                ));
+                return Err(format!("{} is named twice; read and write different files", shown(path)));
             }
         }
         Ok(Files(outputs))
@@ -184,7 +181,7 @@ fn shown(path: &Path) -> String {
 fn cannot_write(path: &Path, error: &io::Error) -> Problem {
     let advice = match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room, or choose another disk",
-        _ => "choose a folder that is there and that you may write to",
+        _ => "choose a folder that exists and that you may write to",
     };
     format!("{} cannot be written: {error}; {advice}", shown(path))
 }

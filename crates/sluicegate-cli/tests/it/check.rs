@@ -7,10 +7,10 @@ use std::process::{Command, Output};
 
 /// Runs `sluice check` against a server, and tells the exit code and what it printed.
 fn check(address: &str, arguments: &[&str]) -> (Option<i32>, String) {
-    told(&sluice(&[&["check", "--server", address], arguments].concat(), ""))
+    reported(&sluice(&[&["check", "--server", address], arguments].concat(), ""))
 }
 
-fn told(output: &Output) -> (Option<i32>, String) {
+fn reported(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), stdout(output) + &stderr(output))
 }
 
@@ -107,9 +107,7 @@ fn something_else_that_listens_is_not_believed() {
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }
     });
-    for reason in
-        ["it does not speak RESP", "does not answer as sluice serve does", "it closed the connection"]
-    {
+    for reason in ["it does not speak RESP", "does not reply like sluice serve", "it closed the connection"] {
         let (code, line) = check(&address, &["reply", "user:42"]);
         assert_eq!(code, Some(2));
         assert!(line.contains(reason), "{reason}: {line}");
@@ -133,7 +131,7 @@ fn a_password_is_said_and_never_as_a_flag() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
         command.args(["check", "--server", &address, "sliding-log 5/60s", "user:42"]);
         let output = command.env("SLUICE_PASSWORD", password).output().unwrap();
-        assert_eq!(output.status.code(), Some(code), "{password}: {}", told(&output).1);
+        assert_eq!(output.status.code(), Some(code), "{password}: {}", reported(&output).1);
     }
 }
 
@@ -143,7 +141,7 @@ fn a_password_does_not_leave_this_machine_unencrypted() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
     command.args(["check", "--server", "192.0.2.7:6380", "reply", "user:42"]);
     let output = command.env("SLUICE_PASSWORD", "open sesame").output().unwrap();
-    let (code, line) = told(&output);
+    let (code, line) = reported(&output);
     assert_eq!(code, Some(2));
     assert!(line.starts_with("sluice: the password would go to 192.0.2.7:6380 unencrypted"), "{line}");
     assert!(line.contains("--ca FILE"), "{line}");
@@ -164,7 +162,7 @@ fn of_two_passwords_none_is_chosen() {
             let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
             command.args(subcommand).args(flags).env("SLUICE_PASSWORD", "open sesame");
             command.envs(variable.map(|file| ("SLUICE_PASSWORD_FILE", file)));
-            let (code, line) = told(&command.output().unwrap());
+            let (code, line) = reported(&command.output().unwrap());
             assert_eq!(code, Some(2), "{line}");
             assert!(line.starts_with(&format!("sluice: SLUICE_PASSWORD: {other} is set too; ")), "{line}");
         }

@@ -1,5 +1,5 @@
-//! Clients of other languages against `sluice serve`: the programs of docs/protocol.md, and suites
-//! that send every command.
+//! Clients of other languages against `sluice serve`: the programs of docs/protocol.md and
+//! docs/budgets.md, and suites that send every command.
 #![cfg(unix)]
 #![allow(
     clippy::print_stdout,
@@ -11,11 +11,13 @@ use crate::serving::{Folder, Serving, free_port};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PAGE: &str = include_str!("../../../../docs/protocol.md");
+const PROTOCOL: &str = include_str!("../../../../docs/protocol.md");
+const BUDGETS: &str = include_str!("../../../../docs/budgets.md");
 const SUITES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 
-/// The rules of the page, and those of the suites, under which nothing comes back while they run.
-const PAGE_RULES: &str = "[[rule]]\nname = \"reply\"\nlimit = \"sliding-log 5/60s\"\n";
+/// The rules of the page about the protocol.
+const PROTOCOL_RULES: &str = "[[rule]]\nname = \"reply\"\nlimit = \"sliding-log 5/60s\"\n";
+/// The rules of the suites, under which nothing comes back while they run.
 const SUITE_RULES: &str = "\
 [[rule]]
 name = \"reply\"
@@ -52,27 +54,40 @@ fn printed(command: &mut Command) -> String {
     stdout
 }
 
-/// The section's blocks in a language.
-fn blocks(language: &str) -> impl Iterator<Item = &'static str> {
-    let section = PAGE.split("## From Python, Node.js\n").nth(1).unwrap().split("\n## ").next().unwrap();
+/// The blocks of a page in a language.
+fn blocks<'a>(page: &'a str, language: &str) -> impl Iterator<Item = &'a str> {
     let start = format!("```{language}\n");
-    section.split("```\n\n").filter_map(move |part| part.split_once(&start)).map(|(_, block)| block)
+    page.split("```\n\n").filter_map(move |part| part.split_once(&start)).map(|(_, block)| block)
 }
 
-/// Runs programs of the page, with the port of a server instead of the default one.
-fn programs(language: &str, run: impl Fn(&str) -> String) {
-    let folder = Folder::new(&format!("page-{language}"));
-    let mut server = Serving::start(&["--config", &folder.write("sluice.toml", PAGE_RULES)]);
+/// The page's section about clients.
+fn clients_section() -> &'static str {
+    PROTOCOL.split("## From Python, Node.js\n").nth(1).unwrap().split("\n## ").next().unwrap()
+}
+
+/// Starts a server, and calls `run` with a function that makes a program use its port.
+fn with_server(name: &str, rules: &str, run: impl FnOnce(&dyn Fn(&str) -> String)) {
+    let folder = Folder::new(name);
+    let mut server = Serving::start(&["--config", &folder.write("sluice.toml", rules)]);
     let address = server.resp();
     let port = address.rsplit(':').next().unwrap();
-    let expected = blocks("text").next().unwrap();
-    let mut count = 0;
-    for program in blocks(language) {
+    run(&|program| {
         assert!(program.contains("6380"), "{program}");
-        assert_eq!(run(&program.replace("6380", port)), expected, "{program}");
-        count += 1;
-    }
-    assert!(count > 0, "the page has no program in {language}");
+        program.replace("6380", port)
+    });
+}
+
+/// Runs the programs of the page about the protocol.
+fn programs(language: &str, run: impl Fn(&str) -> String) {
+    with_server(&format!("page-{language}"), PROTOCOL_RULES, |with_port| {
+        let expected = blocks(clients_section(), "text").next().unwrap();
+        let mut count = 0;
+        for program in blocks(clients_section(), language) {
+            assert_eq!(run(&with_port(program)), expected, "{program}");
+            count += 1;
+        }
+        assert!(count > 0, "the page has no program in {language}");
+    });
 }
 
 /// Runs a suite, which prints a line for each protocol or client.
@@ -94,14 +109,48 @@ fn suite(name: &str, command: &mut Command) {
     println!("{}", said.trim_end());
 }
 
+/// Without `cargo xtask ci` a test is skipped and says so, as those of Valkey are.
+fn redis_py() -> Option<PathBuf> {
+    let folder = installed("REDIS_PY");
+    if folder.is_none() {
+        eprintln!("REDIS_PY is not set: skipped; `cargo xtask ci` installs redis-py and sets it");
+    }
+    folder
+}
+
 #[test]
 fn redis_py_prints_what_the_page_shows() {
-    // Without `cargo xtask ci` the test is skipped and says so, as those of Valkey are.
-    let Some(folder) = installed("REDIS_PY") else {
-        eprintln!("REDIS_PY is not set: skipped; `cargo xtask ci` installs redis-py and sets it");
-        return;
-    };
+    let Some(folder) = redis_py() else { return };
     programs("python", |program| printed(python(&folder).args(["-c", program])));
+}
+
+/// The program of the page, and the same with its stream: one that fits into the budget, and one
+/// that is ended when the budget is used up.
+#[test]
+fn redis_py_keeps_the_budgets_of_the_page() {
+    const STREAMS: &str = "
+def streamed(user, chunks):
+    receipt = reserve(user, \"team:8\", 500)
+    sent = sum(1 for _ in stream(receipt, [(100, \"chunk\")] * chunks))
+    tokens = sent * 100
+    settled = server.execute_command(\"RL.SETTLE\", receipt, 1, tokens, tokens, tokens * PRICE)
+    return sent, settled
+
+
+for user, chunks in (\"user:43\", 30), (\"user:44\", 300):
+    print(*streamed(user, chunks), server.execute_command(\"RL.USAGE\", \"spend\", \"team:8\")[0][2])
+";
+    let Some(folder) = redis_py() else { return };
+    let mut programs = blocks(BUDGETS, "python");
+    let (program, stream) = (programs.next().unwrap(), programs.next().unwrap());
+    let shown = blocks(BUDGETS, "text").next().unwrap();
+    // Nothing comes back while it runs.
+    let rules = blocks(BUDGETS, "toml").next().unwrap().replace("20000/min", "1/d burst=20000");
+    with_server("page-budgets", &rules, |with_port| {
+        let program = with_port(&format!("{program}\n\n{stream}\n{STREAMS}"));
+        let expected = format!("{shown}30 1 9000\n200 1 69000\n");
+        assert_eq!(printed(python(&folder).args(["-c", &program])), expected);
+    });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The command, run as a user runs it.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod check;
 mod clients;

@@ -72,7 +72,7 @@ const MEMORY_PERCENT_MAX: u64 = 120;
 /// What an attacker sends: the words of its `n`th call.
 type Attack = fn(u64) -> Vec<String>;
 
-const ATTACKS: [(&str, Attack); 7] = [
+const ATTACKS: [(&str, Attack); 8] = [
     ("keys of a rule that one call uses up", |n| words(&["RL.CHECK", "daily", &format!("made-up:{n}")])),
     ("keys of an inline limit", |n| {
         words(&["RL.CHECK", "fixed-window 1/year", &format!("made-up:{n}"), "COST", "1"])
@@ -82,6 +82,10 @@ const ATTACKS: [(&str, Attack); 7] = [
     ("long logs", |n| words(&["RL.CHECK", "sliding-log 1000/3650d", &format!("log:{}", n % 50)])),
     ("receipts", |n| {
         words(&["RL.RESERVE", "fixed-window 1000000000/year", &format!("reserved:{}", n % 1_000)])
+    }),
+    ("receipts that expire", |n| {
+        let (key, ttl) = (format!("expiring:{}", n % 1_000), (n % 50 + 1).to_string());
+        words(&["RL.RESERVE", "fixed-window 1000000000/year", &key, "TTL", &ttl, "THEN", "cancel"])
     }),
     ("leases", |n| words(&["RL.ACQUIRE", "imports", &format!("made-up:{n}")])),
 ];
@@ -233,7 +237,7 @@ fn behave_until(stop: &AtomicBool, filling: &AtomicU64, port: u16, client: usize
         if filling.load(Relaxed) == 0 && latencies.len() < LATENCIES_MAX {
             latencies.push(took);
         }
-        let reserved = ask(&["RL.RESERVE", "budget", &key, "COST", "10"]);
+        let reserved = ask(&["RL.RESERVE", "budget", &key, "COST", "10", "TTL", "60000", "THEN", "cancel"]);
         assert!(is_allowed(&reserved), "reserve: {reserved:?}");
         assert_eq!(ask(&["RL.SETTLE", &reserved.parts()[7].to_string(), "5"]), Reply::Number(1));
         let leased = ask(&["RL.ACQUIRE", "exports", &key]);

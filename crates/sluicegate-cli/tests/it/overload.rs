@@ -68,7 +68,7 @@ fn what_cannot_be_simulated_is_refused_in_one_line() {
         ),
         (
             &["--protect", "none", "--plot", "a.gif"],
-            "--plot a.gif: what kind of picture is not clear; name it FILE.svg or FILE.png",
+            "--plot a.gif: the kind of picture is unknown; name it FILE.svg or FILE.png",
         ),
         (
             &["--protect", "none", "--show", "calls,calls"],

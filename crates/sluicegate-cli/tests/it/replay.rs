@@ -71,7 +71,7 @@ fn count_all_does_not_go_with_other_limits() {
 }
 
 #[test]
-fn a_limit_without_quotes_or_a_trace_by_name_is_told_how() {
+fn a_limit_without_quotes_or_a_trace_by_name_gets_advice() {
     let words: [&[&str]; 2] =
         [&["--limit", "sliding-log", "5/60s"], &["--limit", "sliding-log 5/60s", "trace.csv"]];
     for words in words {
@@ -81,7 +81,7 @@ fn a_limit_without_quotes_or_a_trace_by_name_is_told_how() {
         assert_eq!(
             stderr(&output),
             format!(
-                "sluice: {word:?} stands alone; quote the limit as in --limit 'sliding-log 5/60s', and hand the trace in \
+                "sluice: {word:?} stands alone; quote the limit as in --limit 'sliding-log 5/60s', and pass the trace \
                  with < trace.csv\n"
             )
         );

@@ -206,9 +206,9 @@ fn too_few_files_stop_the_server_only_as_long_as_they_last() {
     }
     server.signal("-TERM");
     server.wait_for("stopped");
-    let told = server.log.iter().filter(|line| line.contains("cannot accept clients")).count();
+    let logged = server.log.iter().filter(|line| line.contains("cannot accept clients")).count();
     let most = usize::try_from(begun.elapsed().as_secs()).unwrap() + 1;
-    assert!(told <= most, "told {told} times in {most} s");
+    assert!(logged <= most, "logged {logged} times in {most} s");
     assert_eq!(server.end().code(), Some(0));
 }
 
@@ -233,6 +233,30 @@ fn signals_are_queued_during_a_start_and_a_reload_delays_nothing() {
     server.signal("-TERM");
     server.wait_for("stopped");
     assert_eq!(server.end().code(), Some(0));
+}
+
+/// Both the start and a reload read a FIFO without a writer.
+#[test]
+fn files_that_are_never_read_block_neither_a_stop_nor_later_reloads() {
+    let folder = Folder::new("serve-hanging");
+    let path = folder.write("sluice.toml", "");
+    let fifo = path.replace("sluice.toml", "fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let starting = Serving::start(&["--config", &fifo]);
+    // It opens the FIFO only after it has begun to listen for signals.
+    let config = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    starting.signal("-TERM");
+    assert_eq!(starting.end().code(), Some(0));
+    drop(config);
+    let mut server = Serving::start(&["--config", &path]);
+    server.resp();
+    std::fs::rename(&fifo, &path).unwrap();
+    server.signal("-HUP");
+    server.wait_for("keeping the previous one: reading the files took longer than 10 s");
+    std::fs::remove_file(&path).unwrap();
+    folder.write("sluice.toml", "[[rule]]\nname = \"reply\"\nlimit = \"sliding-log 5/60s\"\n");
+    server.signal("-HUP");
+    server.wait_for("configuration reloaded: 1 rule");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A running `sluice serve` for a test: the real command on free ports, told by its log where it
+//! A running `sluice serve` for a test: the real command on free ports, whose log says where it
 //! listens.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -188,7 +188,7 @@ fn a_trace_is_decided_as_replay_decides_it() {
 }
 
 #[test]
-fn who_would_have_been_limited_is_told() {
+fn the_report_says_who_would_have_been_denied() {
     let folder = Folder::new("log");
     fs::write(folder.path("access.log"), LOG).unwrap();
     let log = folder.path("access.log");
@@ -207,9 +207,9 @@ fn who_would_have_been_limited_is_told() {
         "",
     );
     assert!(output.status.success());
-    let told = stdout(&output).replace(&log, "access.log");
+    let reported = stdout(&output).replace(&log, "access.log");
     assert_eq!(
-        told,
+        reported,
         "\
 access.log by ip: 5 calls of 2 keys from 2026-11-10 14:05:00 to 2026-11-10 14:05:59 UTC
 
@@ -320,14 +320,14 @@ fn files_are_written_and_pictures_are_what_they_are_called() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_told_before_the_work_and_leaves_nothing_behind() {
+fn an_output_that_cannot_be_written_is_reported_before_the_work_and_leaves_nothing_behind() {
     let folder = Folder::new("unwritable");
     let (good, bad) = (folder.path("good.svg"), folder.path("no/such/folder.svg"));
     let error = refused(&[&EDGE[..], &["--plot", &good, "--plot", &bad]].concat(), "");
     assert_eq!(
         error,
         format!(
-            "sluice: {bad} cannot be written: No such file or directory (os error 2); choose a folder that is there and that you may write to\n"
+            "sluice: {bad} cannot be written: No such file or directory (os error 2); choose a folder that exists and that you may write to\n"
         )
     );
     assert!(!PathBuf::from(&good).exists(), "made to see whether it can be, and taken away");
@@ -338,7 +338,7 @@ fn an_output_that_cannot_be_written_is_told_before_the_work_and_leaves_nothing_b
 }
 
 #[test]
-fn each_bound_has_a_name_and_is_told() {
+fn each_bound_has_a_name_and_is_reported() {
     let many = |flag: &'static str, text: &str, count: usize| -> Vec<String> {
         (0..count)
             .flat_map(|number| [flag.to_owned(), text.replace('N', &(number + 1).to_string())])
@@ -415,9 +415,9 @@ sliding-log 2/min,\"a,b\",3,3,2,1,3,1970-01-01T00:00:00.000003Z,3,1970-01-01T00:
 }
 
 #[test]
-fn lengths_and_moments_are_told_as_they_are() {
-    let told = |workload| said(&["simulate", "--limit", "min-interval 1s", "--workload", workload], "");
-    assert!(told("steady 1/s for=125s").contains(" in 2 min 5 s\n"));
+fn lengths_and_moments_are_reported_as_they_are() {
+    let reported = |workload| said(&["simulate", "--limit", "min-interval 1s", "--workload", workload], "");
+    assert!(reported("steady 1/s for=125s").contains(" in 2 min 5 s\n"));
     let crowd =
         said(&["simulate", "--limit", "fixed-window 1/d", "--workload", "steady 2/1h keys=2 for=50h"], "");
     assert!(crowd.contains("  2 d 1 h 30 min\n"), "{crowd}");
@@ -481,8 +481,8 @@ fn nothing_that_is_given_moves_the_cursor() {
 #[test]
 fn traces_before_dates_began_are_as_long_as_they_are() {
     let trace = "at_us,key,cost\n300000000000000,a,1\n300000001000000,a,1\n";
-    let told = said(&["simulate", "--limit", "sliding-log 1/s", "--trace", "-"], trace);
-    assert!(told.starts_with("standard input: 2 calls of 1 key in 1 s\n"), "{told}");
+    let reported = said(&["simulate", "--limit", "sliding-log 1/s", "--trace", "-"], trace);
+    assert!(reported.starts_with("standard input: 2 calls of 1 key in 1 s\n"), "{reported}");
 }
 
 #[test]
@@ -512,7 +512,7 @@ fn no_input_is_overwritten() {
         for flag in ["--csv", "--series", "--keys", "--json"] {
             let error =
                 refused(&["simulate", "--limit", "sliding-log 1/min", "--trace", &trace, flag, output], "");
-            assert!(error.contains("is asked for twice"), "{error}");
+            assert!(error.contains("is named twice"), "{error}");
         }
         let status = std::process::Command::new(env!("CARGO_BIN_EXE_sluice"))
             .args(["simulate", "--limit", "sliding-log 1/min", "--trace", "-", "--csv", output])
@@ -546,16 +546,16 @@ fn times_in_the_terminal_stay_apart_and_tell_the_year_if_it_takes_one() {
 #[test]
 fn a_log_of_one_key_is_answered_too() {
     let one = LOG.lines().filter(|line| line.starts_with("203")).collect::<Vec<_>>().join("\n");
-    let told = said(&["simulate", "--log", "-", "--limit", "sliding-log 1/min"], &one);
-    assert!(told.contains("  3 of 4 calls denied (75 %), 1 of 1 keys affected\n"), "{told}");
+    let reported = said(&["simulate", "--log", "-", "--limit", "sliding-log 1/min"], &one);
+    assert!(reported.contains("  3 of 4 calls denied (75 %), 1 of 1 keys affected\n"), "{reported}");
     assert!(
-        told.contains("  203.0.113.9      4       3   75 %  Nov 10 14:05:01  Nov 10 14:05:59\n"),
-        "{told}"
+        reported.contains("  203.0.113.9      4       3   75 %  Nov 10 14:05:01  Nov 10 14:05:59\n"),
+        "{reported}"
     );
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let error = sluice(&[&EDGE[..], &["--json", "/dev/full"]].concat(), "");
     assert_eq!(error.status.code(), Some(2));
     assert!(
@@ -585,15 +585,12 @@ fn mistakes_are_answered_with_what_to_do() {
         ),
         (
             &["--plot", "picture.gif"],
-            "--plot picture.gif: what kind of picture is not clear; name it FILE.svg or FILE.png",
+            "--plot picture.gif: the kind of picture is unknown; name it FILE.svg or FILE.png",
         ),
-        (
-            &["--plot", "x.svg", "--plot", "x.svg"],
-            "x.svg is asked for twice; read and write at different places",
-        ),
+        (&["--plot", "x.svg", "--plot", "x.svg"], "x.svg is named twice; read and write different files"),
         (
             &["--focus", "absent"],
-            "--focus \"absent\": no call has this key; leave it out for the one that offers most",
+            "--focus \"absent\": no call has this key; leave --focus out for the busiest key",
         ),
         (
             &["--trace", "no-such.csv"],

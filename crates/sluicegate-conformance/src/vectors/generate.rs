@@ -91,7 +91,7 @@ fn hand_written(file: &str) -> Result<Vec<Case>, String> {
             }
             (_, Some(case)) if case.limits.is_empty() => line.clone_into(&mut case.limits),
             ([at, key, cost, times @ ..], Some(case)) => {
-                let at = time(at).ok_or_else(wrong)?;
+                let at = since_midnight(at).ok_or_else(wrong)?;
                 let cost = cost.parse().map_err(|_| wrong())?;
                 let times = match times {
                     [] => Some(1),
@@ -107,8 +107,37 @@ fn hand_written(file: &str) -> Result<Vec<Case>, String> {
     Ok(cases)
 }
 
-/// Parses a time such as `-10s`, `200ms` or `1us` after midnight to microseconds since the epoch.
-fn time(text: &str) -> Option<u64> {
+/// Returns the cases of a file in which each call is a time and a text: the title, the limits, and
+/// the calls.
+pub(super) fn hand_written_lines(text: &str) -> Result<Vec<LinesOfCase>, String> {
+    let mut cases: Vec<LinesOfCase> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(title) = line.strip_prefix("= ") {
+            cases.push((title.to_owned(), String::new(), Vec::new()));
+            continue;
+        }
+        let cannot_parse = || format!("cannot parse \"{line}\"; the top of the file explains the format");
+        let (_, limits, calls) = cases.last_mut().ok_or_else(cannot_parse)?;
+        if limits.is_empty() {
+            line.clone_into(limits);
+            continue;
+        }
+        let (at, call) = line.split_once(' ').ok_or_else(cannot_parse)?;
+        calls.push((since_midnight(at).ok_or_else(cannot_parse)?, call.to_owned()));
+    }
+    Ok(cases)
+}
+
+/// A title, limits, and calls with their times in microseconds since the epoch.
+pub(super) type LinesOfCase = (String, String, Vec<(u64, String)>);
+
+/// Parses a time after midnight to microseconds since the epoch.
+fn since_midnight(text: &str) -> Option<u64> {
+    u64::try_from(MIDNIGHT + time(text)?).ok()
+}
+
+/// Parses a time such as `-10s`, `200ms` or `1us` to microseconds.
+pub(super) fn time(text: &str) -> Option<i64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let size = match text.strip_prefix(digits)? {
         "us" => 1,
@@ -116,5 +145,5 @@ fn time(text: &str) -> Option<u64> {
         "s" => 1_000_000,
         _ => return None,
     };
-    u64::try_from(MIDNIGHT + digits.parse::<i64>().ok()? * size).ok()
+    Some(digits.parse::<i64>().ok()? * size)
 }

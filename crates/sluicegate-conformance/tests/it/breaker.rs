@@ -155,7 +155,7 @@ fn wait(wait: RetryAfter) -> Option<u64> {
     }
 }
 
-/// The core, told the time.
+/// The core, with the time as an argument.
 struct CoreSubject {
     machine: Machine,
     now: Time,
@@ -429,14 +429,14 @@ impl<S: Subject> Run<S> {
         self.note(&format!("{number} ends, {end:?}"));
         let took = began.map_or(0, |began| self.now.saturating_sub(began));
         self.subject.end(call, end, took);
-        let told = match end {
+        let reported = match end {
             End::Success => BreakerOutcome::Success,
             End::Failure | End::Panic => BreakerOutcome::Failure,
             End::Ignored => BreakerOutcome::Ignored,
             End::Dropped => BreakerOutcome::Dropped,
             End::Hung => return,
         };
-        self.model.finish(number, told, took, self.now);
+        self.model.finish(number, reported, took, self.now);
     }
 
     fn by_hand(&mut self) {

@@ -181,8 +181,8 @@ fn keys_do_not_affect_each_other() {
         let (expected, _) = models[key].acquire(rule, now, cost);
         let grant = library.try_acquire_at(key, cost, Time::from_micros(now).unwrap());
         let decision = grant.decision();
-        let told = (decision.allowed(), decision.remaining(), decision.reset_after().as_micros());
-        assert_eq!(told, (expected.allowed, expected.remaining, expected.reset_after));
+        let reported = (decision.allowed(), decision.remaining(), decision.reset_after().as_micros());
+        assert_eq!(reported, (expected.allowed, expected.remaining, expected.reset_after));
         if let Some(lease) = grant.lease() {
             let _ = lease.keep();
         }

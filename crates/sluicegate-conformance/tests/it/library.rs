@@ -4,7 +4,9 @@ use fastrand::Rng;
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
 use sluicegate::{Limit, Limiter};
-use sluicegate_conformance::{BackendSubject, Changes, Report, random, random_changes, random_verbs, suite};
+use sluicegate_conformance::{
+    BackendSubject, Changes, MemoryKeys, Report, random, random_changes, random_keys, random_verbs, suite,
+};
 use sluicegate_core::{Account, Time};
 use std::collections::HashMap;
 
@@ -31,6 +33,18 @@ fn every_verb_agrees_with_the_model_while_the_limits_change() {
         panic!("{mismatch}");
     }
     assert!(report.changed > 2_000 && report.returned > 200 && report.indebted > 20, "{report:?}");
+}
+
+#[test]
+fn every_verb_on_several_keys_agrees_with_the_model() {
+    let mut report = Report::default();
+    if let Err(mismatch) = random_keys(17, 60_000, (false, false), MemoryKeys::in_store, &mut report) {
+        panic!("{mismatch}");
+    }
+    if let Err(mismatch) = random_keys(19, 60_000, (false, true), MemoryKeys::of_one_limiter, &mut report) {
+        panic!("{mismatch}");
+    }
+    assert!(report.returned > 1_000 && report.indebted > 200, "{report:?}");
 }
 
 /// What happened in a run under churn.

@@ -1,6 +1,6 @@
 //! The core and the library compared with the model: vectors, random traces, random verbs.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod adaptive;
 mod agreement;

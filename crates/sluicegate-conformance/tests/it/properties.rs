@@ -71,7 +71,7 @@ fn retry_after_is_tight() {
                 continue;
             }
             if let Some(RetryAfter::After(wait)) = decision.retry_after() {
-                assert!(wait > Span::ZERO, "{limit}: told to come back at once at {call:?}");
+                assert!(wait > Span::ZERO, "{limit}: a wait of 0 at {call:?}");
                 let Some(then) = later(call.at, wait) else { continue };
                 let before = Time::from_micros(then.as_micros() - 1).unwrap();
                 assert!(made.peek(&state, then, call.cost).allowed(), "{limit}: still denied, {call:?}");

@@ -2,8 +2,8 @@
 //! passes them.
 
 use sluicegate::Limit;
-use sluicegate_conformance::vectors::{FILES, generate, run};
-use sluicegate_conformance::{CoreSubject, suite};
+use sluicegate_conformance::vectors::{BUDGETS, FILES, generate, generate_budgets, run, run_budgets};
+use sluicegate_conformance::{BackendSubject, CoreKey, CoreSubject, suite};
 use std::path::Path;
 
 #[test]
@@ -18,6 +18,16 @@ fn the_files_equal_the_models_decisions() {
 fn the_core_passes_the_vectors() {
     let report = run(CoreSubject::new).unwrap_or_else(|mismatch| panic!("{mismatch}"));
     assert!(report.cases > 200 && report.checks > 2_000, "{report:?}");
+}
+
+#[test]
+fn the_vectors_of_budgets_equal_the_model_and_the_core_and_memory_pass_them() {
+    let fresh = generate_budgets().unwrap();
+    assert!(BUDGETS == fresh, "vectors/budgets.csv is stale; run cargo xtask vectors");
+    for report in [run_budgets(CoreKey::new), run_budgets(BackendSubject::memory)] {
+        let report = report.unwrap_or_else(|mismatch| panic!("{mismatch}"));
+        assert!(report.cases > 30 && report.checks > 300, "{report:?}");
+    }
 }
 
 #[test]

@@ -28,6 +28,21 @@ pub const fn by_no_limit(limit: u64, retry_after: RetryAfter) -> Decision {
     Decision::deny(standing, retry_after).by_limit(NO_LIMIT)
 }
 
+/// The decision that another process reported: the delay of an allowed call, or the wait of a
+/// denied one and the position of the limit that denied it.
+pub const fn reported(standing: Standing, outcome: Result<Span, (RetryAfter, Option<u32>)>) -> Decision {
+    match outcome {
+        Ok(delay) => Decision::allow(standing, delay),
+        Err((retry_after, denied_by)) => {
+            let position = match denied_by {
+                Some(position) => position,
+                None => NO_LIMIT,
+            };
+            Decision::deny(standing, retry_after).by_limit(position)
+        }
+    }
+}
+
 /// Adjusts a decision to what only the store knows.
 pub trait StoreDecision {
     /// The decision as it reads when it is reported `passed` later: the waits are shorter, but a
@@ -48,7 +63,7 @@ pub trait StoreDecision {
     fn denied_forever(self) -> Decision;
 }
 
-/// At least one tick: a caller told to wait 0 would retry immediately and be denied.
+/// At least one tick: a caller with a wait of 0 would retry immediately and be denied.
 const TICK: Span = Span::from_micros(1);
 
 impl StoreDecision for Decision {
@@ -96,6 +111,16 @@ mod tests {
 
     const SECOND: Span = Span::from_micros(1_000_000);
     const STANDING: Standing = Standing { limit: 5, remaining: 2, reset_after: SECOND };
+
+    #[test]
+    fn a_reported_decision_has_the_reported_fields() {
+        let allowed = reported(STANDING, Ok(TICK));
+        assert_eq!((allowed.allowed(), allowed.delay(), allowed.remaining()), (true, TICK, 2));
+        let denied = reported(STANDING, Err((RetryAfter::After(SECOND), Some(3)))).of_call(2);
+        assert_eq!((denied.retry_after(), denied.delay()), (Some(RetryAfter::After(SECOND)), Span::ZERO));
+        assert_eq!((denied.denied_by(), denied.denied_call()), (Some(3), Some(2)));
+        assert_eq!(reported(STANDING, Err((RetryAfter::Never, None))).denied_by(), None);
+    }
 
     #[test]
     fn an_aged_denial_keeps_a_wait_of_one_tick() {

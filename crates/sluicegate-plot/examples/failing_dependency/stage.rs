@@ -50,7 +50,7 @@ impl Bank {
     /// Pays, sooner or later.
     pub(crate) async fn pay(&self) -> Result<(), Ended> {
         let (bank, mut work) = (self.clone(), JoinSet::new());
-        let (tell, told) = tokio::sync::oneshot::channel();
+        let (tell, reported) = tokio::sync::oneshot::channel();
         work.spawn(async move {
             bank.inside.fetch_add(1, Ordering::Relaxed);
             let clerk = bank.clerks.acquire().await;
@@ -63,7 +63,7 @@ impl Bank {
         });
         // Who leaves does not take the work along.
         work.detach_all();
-        if told.await.unwrap_or(false) { Ok(()) } else { Err(Ended::Failed) }
+        if reported.await.unwrap_or(false) { Ok(()) } else { Err(Ended::Failed) }
     }
 
     /// How long a call takes now, and whether it ends well.

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_is_told_by_its_bend_and_its_end() {
+    fn a_curve_is_written_by_its_bend_and_its_end() {
         let mut path = Path::polyline([(1.0, 1.0)]);
         path.quad_to((3.0, 0.0), (5.0, 1.0));
         assert_eq!(data(&path), "m1 1q2-1 4 0");

@@ -1,6 +1,6 @@
 //! Pictures in both formats, read back.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod figure;
 mod inks;

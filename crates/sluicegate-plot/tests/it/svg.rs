@@ -74,7 +74,7 @@ fn words_can_be_found_and_are_not_seen_twice() {
 }
 
 #[test]
-fn each_glyph_is_told_once_for_each_weight_and_every_use_finds_it() {
+fn each_glyph_is_written_once_for_each_weight_and_every_use_finds_it() {
     let mut scene = of_words("noon noon");
     scene.text(Text::new((0.0, 20.0), "on", 12.0).bold());
     let text = svg(&scene, Theme::Auto);

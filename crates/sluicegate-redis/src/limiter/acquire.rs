@@ -206,7 +206,7 @@ impl Inner {
         }
     }
 
-    /// Returns after how long to retry, or why not to.
+    /// Returns the time until the next attempt, or why there is none.
     fn denial(&self, denied: &Answer, cost: u64, left: Span) -> Result<Span, (Denial, Answer)> {
         let Some(RetryAfter::After(retry_after)) = denied.retry_after() else {
             return Err((Denial::Never, *denied));

@@ -242,7 +242,7 @@ fn decided(
     let decision = attributed(decision, limits_of);
     require_agreement(success, decision.allowed())?;
     // Each key's own decision: how it stands after the charge, or whether it would be allowed
-    // alone.
+    // alone, by the same verb.
     let mut of_keys = Vec::with_capacity(all.merged.len());
     let mut rest = parts.as_mut_slice();
     for call in &all.merged {
@@ -252,7 +252,12 @@ fn decided(
                 part.cost = 0;
             }
         }
-        of_keys.push(peek_all(own, now));
+        of_keys.push(match verb {
+            ScriptVerb::Reserve { options, .. } if !decision.allowed() => {
+                all_of::peek_within_all(own, now, options.max_wait)
+            }
+            _ => peek_all(own, now),
+        });
         rest = others;
     }
     Ok((Answer::new(decision, Source::Store), of_keys))

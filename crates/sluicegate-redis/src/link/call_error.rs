@@ -14,7 +14,7 @@ pub(crate) enum CallError {
     TimedOut,
     /// The connection broke before the reply arrived. The script may have run.
     Disconnected(String),
-    /// The script ran, but its reply makes no sense.
+    /// The script ran, but its reply is invalid.
     BadReply(String),
     /// The server does not have the script. Nothing ran.
     NoScript(String),

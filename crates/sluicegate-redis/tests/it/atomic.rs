@@ -112,10 +112,10 @@ async fn eight_processes_are_allowed_exactly_the_limit() {
 
 async fn one_of_eight(url: &str, file: &Path) {
     let ending = Arc::new(AtomicBool::new(false));
-    let is_told = Arc::clone(&ending);
+    let should_end = Arc::clone(&ending);
     thread::spawn(move || {
         let _ = io::stdin().read_to_end(&mut Vec::new());
-        is_told.store(true, Relaxed);
+        should_end.store(true, Relaxed);
     });
     let store = connect(url).await;
     // The file shows that this process is calling.

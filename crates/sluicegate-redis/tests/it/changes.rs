@@ -168,7 +168,7 @@ fn a_calendar_day_follows_the_stores_clock() {
     assert_eq!(next.as_micros() % (86_400 * SECOND), 16 * 3_600 * SECOND);
 }
 
-/// No call has told these limiters the store's time yet, so the script has to ask for the windows.
+/// These limiters have not seen the store's time yet, so the script has to ask for the windows.
 #[test]
 fn every_verb_can_be_the_first_on_a_calendar() {
     let server = Server::start(&Options::redis());

@@ -73,7 +73,7 @@ async fn constant_retries_cost_one_round_trip_until_retry_after() {
 }
 
 #[tokio::test]
-async fn a_caller_that_waits_as_told_is_allowed() {
+async fn a_caller_that_waits_for_retry_after_is_allowed() {
     let server = Server::start(&Options::redis());
     let limiter = limiter_with_cache(&server, "token-bucket 1/s burst=1").await;
     assert!(limiter.check("user:42").await.unwrap().allowed());

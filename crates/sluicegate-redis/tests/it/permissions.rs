@@ -115,7 +115,7 @@ async fn every_verb_of_a_semaphore(store: &RedisStore) {
     let key = "user:42";
     let jobs = RedisSemaphore::builder("concurrency 3 ttl=20ms").in_store(store, "jobs").build().unwrap();
     // A lease that expires, and one whose permit a call waits for.
-    let _lapses = jobs.try_acquire(key, 3).await.unwrap().lease().unwrap().keep();
+    let _expires = jobs.try_acquire(key, 3).await.unwrap().lease().unwrap().keep();
     let lease = jobs.acquire(key, 2).await.unwrap().lease().unwrap();
     let _ = jobs.acquire_within(key, 3, Duration::ZERO).await.unwrap();
     let _ = jobs.peek(key, 1).await.unwrap();

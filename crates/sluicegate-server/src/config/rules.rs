@@ -5,7 +5,7 @@ use super::file::field;
 use super::settings::{LOCAL_SHARE, ON_FAILURE, on_failure};
 use super::value::{Given, shown};
 use crate::engine::{
-    INLINE, KeySpec, OnStoreFailure, RuleSpec, SHARE_DEFAULT, exception_mismatch, grants_leases,
+    KeySpec, OnStoreFailure, RuleSpec, SHARE_DEFAULT, exception_mismatch, grants_leases, reserved_name,
 };
 use sluicegate::internal::grammar::{self, SyntaxError, quoted};
 use sluicegate::{Limit, Limiter};
@@ -195,9 +195,7 @@ impl Reader<'_, '_> {
 
 /// Reads the name of a rule. It has no space, so that it cannot be mistaken for a limit.
 fn name(text: &str) -> Result<&str, SyntaxError> {
-    if text == INLINE {
-        let problem =
-            format!("rule name {} is reserved: metrics and headers use it for inline limits", quoted(text));
+    if let Some(problem) = reserved_name(text) {
         return Err(SyntaxError::new(problem, "choose another"));
     }
     let good = |letter: char| letter.is_ascii_alphanumeric() || "_.:-".contains(letter);

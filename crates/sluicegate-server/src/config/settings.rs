@@ -148,8 +148,8 @@ static OTHERS: &[Setting] = &[
         "server",
         "arguments_max",
         "SLUICE_ARGUMENTS_MAX",
-        // The longest command of fixed length has seven arguments.
-        Kind::Size(|c| &mut c.limits.arguments_max, 8..=MIB),
+        // The longest command of bounded length has thirteen arguments.
+        Kind::Size(|c| &mut c.limits.arguments_max, 14..=MIB),
     ),
     setting(
         "server",

@@ -6,14 +6,15 @@
 
 use super::RequestError;
 use super::decided::Decided;
+use super::receipt::{fit_receipt, receipt_text};
 use super::rule::{KeyLimits, KeyLimitsId, Rule};
 use super::rule_cache::CachedRule;
 use super::storage::AnyBackend;
-use sluicegate::backend::Answer;
-use sluicegate::backend::Reserved;
-use sluicegate::{Decision, HashedKey, Limit, RetryAfter, Span, Time, Usage};
+use sluicegate::backend::{Answer, Reserved};
+use sluicegate::{Decision, HashedKey, Limit, ReserveOptions, RetryAfter, Span, Time, Usage};
 use sluicegate_core::bounds::COUNT_MAX;
 use sluicegate_core::decision::store::{by_no_limit, unlimited};
+use std::slice;
 use std::sync::Arc;
 
 /// One rule, key and cost. Created by [`Engine::call`](super::Engine::call),
@@ -26,6 +27,19 @@ pub struct RuleCall<'a> {
     verb: BatchVerb,
     /// The hash of the key, computed in advance for a check in memory.
     hashed: Option<HashedKey>,
+}
+
+/// The answer to a reservation.
+#[derive(Clone)]
+#[must_use = "a denied reservation charges nothing: check `decided.allowed()`"]
+pub struct ReservedCall<'r> {
+    /// The decision.
+    pub decided: Decided<'r>,
+    /// For one cancel or settle. `None` if nothing was charged: the limits denied the call (even if
+    /// a shadow rule allows it), or the key is unlimited or blocked.
+    pub receipt: Option<String>,
+    /// The cost that was granted; 0 if denied.
+    pub granted: u64,
 }
 
 /// What [`decide`](super::decide) does with a call.
@@ -163,10 +177,16 @@ impl<'a> RuleCall<'a> {
         }
     }
 
+    /// The rule, and what applies to the key: what denies the call, if anything does.
+    #[inline]
+    pub(super) fn denier(&self) -> (&Rule, KeyLimits<'_>) {
+        (&self.rule, self.key_limits())
+    }
+
     /// Combines an answer with the call's rule, without counting it.
     #[inline]
     pub(super) fn decided(&self, answer: Answer, now: Time) -> Decided<'_> {
-        Decided::new(answer, self.key_limits(), now, self.rule.spec().shadow)
+        Decided::new(answer, self.denier(), now, self.rule.spec().shadow)
     }
 
     /// Combines the answer to a call of a batch with its rule. If the verb charges, counts the
@@ -241,28 +261,30 @@ impl<'a> RuleCall<'a> {
         Ok((self.counted(answer, now), taken))
     }
 
-    /// Charges the call now; the caller acts after the decision's delay. Returns a receipt unless
-    /// nothing was charged, because the limits denied the call (even if a shadow rule allows it) or
-    /// because the key is unlimited or blocked.
+    /// Charges the call now; the caller acts after the decision's delay.
     ///
     /// # Errors
-    /// If the limit does not support reservations, too many receipts are open (of the key, or
-    /// `max_receipts` in all), or the shared store does not answer and the rule has no fallback.
+    /// If the options do not fit together, the limit does not support reservations, too many
+    /// receipts are open (of the key, or `max_receipts` in all), or the shared store does not
+    /// answer and the rule has no fallback.
     pub async fn reserve(
         &self,
-        max_wait: Span,
+        options: &ReserveOptions,
         now: Time,
-    ) -> Result<(Decided<'_>, Option<String>), RequestError> {
+    ) -> Result<ReservedCall<'_>, RequestError> {
         self.rule.decides_checks()?;
-        let (answer, receipt) = if let Some(answer) = self.without_limits() {
-            (answer, None)
+        options.checked(self.cost)?;
+        fit_receipt(slice::from_ref(self))?;
+        let Reserved { answer, receipt, granted, .. } = if let Some(answer) = self.without_limits() {
+            Reserved::new(answer, if answer.allowed() { self.cost } else { 0 }, None)
         } else {
             let (backend, at) = self.limits().checks(now)?;
-            let Reserved { answer, receipt, .. } =
-                backend.reserve(&self.key, self.cost, &max_wait.into(), at).await?;
-            (answer, receipt.map(|receipt| receipt.to_string()))
+            backend.reserve(&self.key, self.cost, options, at).await?
         };
-        Ok((self.counted(answer, now), receipt))
+        let receipt = receipt.map(|receipt| receipt_text(&receipt, slice::from_ref(self)));
+        // As with a take: a shadow rule never limits a caller.
+        let granted = if self.rule.spec().shadow { self.cost } else { granted };
+        Ok(ReservedCall { decided: self.counted(answer, now), receipt, granted })
     }
 
     /// Returns when the key's next window starts, or when its next unit is available.

@@ -1,4 +1,4 @@
-//! Several calls, charged all or nothing.
+//! Several calls, checked or reserved all or nothing.
 //!
 //! - An unlimited key does not participate; a blocked key denies the request.
 //! - A shadow rule never denies: if its limits would, its call is left out and the others are
@@ -10,24 +10,46 @@
 
 use super::RequestError;
 use super::call::{BLOCKED, RuleCall, UNLIMITED};
-use super::decided::Decided;
+use super::decided::{Decided, denied_call};
 use super::leases::use_acquire;
+use super::receipt::receipt_text;
 use super::rule::KeyLimits;
 use super::storage::AnyBackend;
-use sluicegate::backend::Answer;
-use sluicegate::{Decision, Time, check_all_each_at};
+use sluicegate::backend::{Answer, BackendError};
+use sluicegate::{Call, Decision, Receipt, ReserveOptions, Time, check_all_each_at, reserve_all_each_at};
 use sluicegate_core::decision::store::StoreDecision as _;
-use sluicegate_redis::OnStoreFailure;
+use sluicegate_redis::{OnStoreFailure, RedisCall};
 
-/// Decides calls all or nothing. Returns the overall answer and one per call: its state after the
-/// charge or, if the request was denied, whether the call alone would have been allowed.
+/// Several calls, decided all or nothing.
+#[must_use = "denied calls charge nothing: check `all.allowed()`"]
+pub struct DecidedAll<'c> {
+    /// The overall decision.
+    pub all: Decided<'c>,
+    /// One per call: its state after the charge or, if the request was denied, whether the call
+    /// alone would have been allowed.
+    pub each: Vec<Decided<'c>>,
+    /// The receipt of a reservation: see [`ReservedCall::receipt`](super::ReservedCall::receipt).
+    pub receipt: Option<String>,
+}
+
+/// What a store decided.
+struct Charged {
+    /// For all calls. A denial names its call by the index in the request.
+    answer: Answer,
+    /// One decision per participating call.
+    each: Vec<Decision>,
+    receipt: Option<Receipt>,
+}
+
+/// Decides calls all or nothing. With options they are reserved, otherwise checked.
 ///
 /// An allowed request is counted by every rule; a denied one by the rules that denied it or, if
 /// none of them did (no room, no store), by every rule.
-pub(super) async fn check_all<'c>(
+pub(super) async fn decide_all<'c>(
     calls: &'c [RuleCall<'_>],
+    options: Option<&ReserveOptions>,
     now: Time,
-) -> Result<(Decided<'c>, Vec<Decided<'c>>), RequestError> {
+) -> Result<DecidedAll<'c>, RequestError> {
     let mut each: Vec<Answer> = Vec::with_capacity(calls.len());
     let mut participants: Vec<usize> = Vec::with_capacity(calls.len());
     let mut blocked = None;
@@ -38,34 +60,32 @@ pub(super) async fn check_all<'c>(
         });
         match call.key_limits() {
             KeyLimits::Limits(_) => participants.push(index),
-            KeyLimits::Blocked if blocked.is_none() && !is_shadow(call) => blocked = Some(each[index]),
+            KeyLimits::Blocked if blocked.is_none() && !is_shadow(call) => blocked = Some(index),
             KeyLimits::Blocked | KeyLimits::Unlimited => {}
         }
     }
+    let mut receipt = None;
     let all = if let Some(blocked) = blocked {
         for index in participants {
             let RuleCall { key, cost, .. } = calls[index];
             each[index] = of_call(calls[index].limits().peek(key, cost, now).await?, index);
         }
-        Decided::new(blocked, KeyLimits::Blocked, now, false)
+        Decided::new(each[blocked], calls[blocked].denier(), now, false)
     } else {
         loop {
-            let (answer, decisions) = charge(calls, &participants, now).await?;
-            for (index, decision) in participants.iter().zip(decisions) {
+            let charged = charge(calls, &participants, options, now).await?;
+            let answer = charged.answer;
+            for (index, decision) in participants.iter().zip(charged.each) {
                 each[*index] = Answer::new(decision.of_call(*index), answer.source());
             }
-            let denied = answer.decision().denied_call().and_then(|place| usize::try_from(place).ok());
-            let answer = match denied.and_then(|place| participants.get(place)) {
-                Some(index) => of_call(answer, *index),
-                None => answer,
-            };
             let before = participants.len();
             // After a fallback the store must not be called again: the calls may have been charged.
             if !answer.allowed() && !answer.source().is_fallback() {
                 participants.retain(|index| !is_shadow(&calls[*index]) || each[*index].allowed());
             }
             if participants.len() == before {
-                break overall(calls, &participants, &each, answer, now);
+                receipt = charged.receipt.map(|receipt| receipt_text(&receipt, calls));
+                break overall(calls, &participants, answer, now);
             }
         }
     };
@@ -79,7 +99,7 @@ pub(super) async fn check_all<'c>(
         }
     }
     let each = calls.iter().zip(each).map(|(call, answer)| call.decided(answer, now)).collect();
-    Ok((all, each))
+    Ok(DecidedAll { all, each, receipt })
 }
 
 /// Attributes a denial to the call at an index of the request.
@@ -95,12 +115,17 @@ fn is_shadow(call: &RuleCall<'_>) -> bool {
 async fn charge(
     calls: &[RuleCall<'_>],
     participants: &[usize],
+    options: Option<&ReserveOptions>,
     now: Time,
-) -> Result<(Answer, Vec<Decision>), RequestError> {
+) -> Result<Charged, RequestError> {
     let (mut in_memory, mut in_store, mut at) = (Vec::new(), Vec::new(), None);
-    for call in participants.iter().map(|index| &calls[*index]) {
+    for (index, call) in calls.iter().enumerate() {
+        // A call that does not participate has an index, and takes one of the numbers of a settle.
+        let participates = participants.contains(&index);
         match &call.limits().backend {
+            AnyBackend::Memory(_) if !participates => in_memory.push(Call::unlimited(call.cost)),
             AnyBackend::Memory(limiter) => in_memory.push(limiter.call(call.key, call.cost)),
+            AnyBackend::Redis { .. } if !participates => in_store.push(RedisCall::unlimited(call.cost)),
             AnyBackend::Redis { limiter, time } => {
                 at = time.at(now);
                 in_store.push(limiter.call(call.key, call.cost));
@@ -108,53 +133,62 @@ async fn charge(
             AnyBackend::Leases(_) => return Err(use_acquire()),
         }
     }
+    let of_participants =
+        |each: Vec<Decision>| participants.iter().filter_map(|index| each.get(*index).copied()).collect();
     if in_store.is_empty() {
-        let (decision, decisions) = check_all_each_at(&in_memory, now)?;
-        return Ok((decision.into(), decisions));
+        let (decision, each, receipt) = match options {
+            None => {
+                let (decision, each) = check_all_each_at(&in_memory, now)?;
+                (decision, each, None)
+            }
+            Some(options) => {
+                let (reservation, each) = reserve_all_each_at(&in_memory, options, now)?;
+                (reservation.decision(), each, reservation.keep())
+            }
+        };
+        return Ok(Charged { answer: decision.into(), each: of_participants(each), receipt });
     }
-    let charged = match at {
-        None => Box::pin(sluicegate_redis::check_all(&in_store)).await,
-        Some(now) => Box::pin(sluicegate_redis::check_all_at(&in_store, now)).await,
-    };
-    match charged.map_err(RequestError::from) {
+    match charge_in_store(&in_store, options, at).await.map_err(RequestError::from) {
+        Ok((answer, each, receipt)) => Ok(Charged { answer, each: of_participants(each), receipt }),
         Err(error) if error.is_store_failure() => {
             // The fallback of a shadow rule does not count.
-            let deciding = participants.iter().map(|index| &calls[*index]).filter(|call| !is_shadow(call));
-            let answer = OnStoreFailure::answer_all(deciding.map(|call| call.rule.on_failure()));
-            let answer = answer.ok_or(error)?;
-            let fails_closed = |index: &usize| {
-                !is_shadow(&calls[*index]) && calls[*index].rule.on_failure() == OnStoreFailure::Deny
-            };
-            let closed = participants.iter().position(fails_closed).unwrap_or(0);
-            Ok((of_call(answer, closed), vec![answer.decision(); participants.len()]))
+            let deciding = participants.iter().filter(|index| !is_shadow(&calls[**index]));
+            let on_failure = |index: &usize| calls[*index].rule.on_failure();
+            let answer = OnStoreFailure::answer_all(deciding.clone().map(on_failure)).ok_or(error)?;
+            let closed = deciding.clone().find(|index| on_failure(index) == OnStoreFailure::Deny);
+            let each = vec![answer.decision(); participants.len()];
+            Ok(Charged { answer: of_call(answer, closed.copied().unwrap_or(0)), each, receipt: None })
         }
-        charged => charged,
+        Err(error) => Err(error),
     }
 }
 
+async fn charge_in_store(
+    calls: &[RedisCall<'_>],
+    options: Option<&ReserveOptions>,
+    at: Option<Time>,
+) -> Result<(Answer, Vec<Decision>, Option<Receipt>), BackendError> {
+    let Some(options) = options else {
+        let (answer, each) = match at {
+            None => Box::pin(sluicegate_redis::check_all(calls)).await?,
+            Some(now) => Box::pin(sluicegate_redis::check_all_at(calls, now)).await?,
+        };
+        return Ok((answer, each, None));
+    };
+    let (reservation, each) = match at {
+        None => Box::pin(sluicegate_redis::reserve_all_each(calls, options)).await?,
+        Some(now) => Box::pin(sluicegate_redis::reserve_all_each_at(calls, options, now)).await?,
+    };
+    Ok((reservation.answer(), each, reservation.keep()))
+}
+
 /// The overall answer: if allowed, that of all limits together; if denied, that of the call with
-/// the longest retry time, the first on a tie.
-fn overall<'c>(
-    calls: &'c [RuleCall<'_>],
-    participants: &[usize],
-    each: &[Answer],
-    answer: Answer,
-    now: Time,
-) -> Decided<'c> {
-    if participants.is_empty() {
-        return Decided::new(UNLIMITED.into(), KeyLimits::Unlimited, now, false);
-    }
-    let by_limits = !answer.allowed() && !answer.source().is_fallback();
-    let denied = participants.iter().copied().filter(|index| by_limits && !each[*index].allowed());
-    let longest =
-        denied.reduce(
-            |longest, next| {
-                if each[next].retry_after() > each[longest].retry_after() { next } else { longest }
-            },
-        );
-    match longest {
-        Some(index) => Decided::new(each[index], calls[index].key_limits(), now, false),
-        // Allowed; or denied by no limit, because there is no room for a new key, or no store.
-        None => Decided::new(answer, KeyLimits::Unlimited, now, false),
+/// the longest retry time, the first on a tie. If there is no room for a new key, or no store, no
+/// limit denied it.
+fn overall<'c>(calls: &'c [RuleCall<'_>], participants: &[usize], answer: Answer, now: Time) -> Decided<'c> {
+    match denied_call(&answer).and_then(|index| calls.get(index)) {
+        Some(call) => Decided::new(answer, call.denier(), now, false),
+        None if participants.is_empty() => Decided::of_calls(UNLIMITED.into(), now),
+        None => Decided::of_calls(answer, now),
     }
 }

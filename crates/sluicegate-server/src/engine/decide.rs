@@ -40,7 +40,8 @@ async fn decide_in_store<'c, 'k: 'c, I: Iterator<Item = &'c RuleCall<'k>> + Clon
     reply: &mut (impl FnMut(Result<Decided<'c>, RequestError>) + Send),
 ) -> I {
     let in_store = calls.clone().map_while(|call| Some((call, call.check_in_store()?)));
-    let checks: Vec<_> = in_store.map(|(call, (limiter, time))| time.call(limiter, call, now)).collect();
+    let checks: Vec<_> =
+        in_store.map(|(call, (limiter, time))| time.call(limiter, call.key, call.cost, now)).collect();
     if checks.is_empty() {
         if let Some(call) = calls.next() {
             reply(call.decide_alone(now).await);

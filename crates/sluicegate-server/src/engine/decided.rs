@@ -1,13 +1,17 @@
 //! An answer combined with its rule, ready for a protocol to write.
 
-use super::rule::KeyLimits;
+use super::rule::{KeyLimits, Rule};
 use sluicegate::backend::{Answer, Source};
 use sluicegate::{FullPool, RetryAfter, Span, Time};
+use std::borrow::Cow;
 
 /// The answer to a call, combined with its rule. Protocols write its fields.
 #[derive(Clone, Copy)]
 pub struct Decided<'r> {
     answer: Answer,
+    /// The rule of the call or, of several calls, of the one that was denied.
+    rule: Option<&'r Rule>,
+    /// What applies to the key of that call.
     key_limits: KeyLimits<'r>,
     at: Time,
     /// A shadow rule decides and counts, but always allows.
@@ -47,8 +51,18 @@ impl Reason {
 
 impl<'r> Decided<'r> {
     #[inline]
-    pub(super) fn new(answer: Answer, key_limits: KeyLimits<'r>, at: Time, shadow: bool) -> Decided<'r> {
-        Decided { answer, key_limits, at, shadow }
+    pub(super) fn new(
+        answer: Answer,
+        (rule, key_limits): (&'r Rule, KeyLimits<'r>),
+        at: Time,
+        shadow: bool,
+    ) -> Decided<'r> {
+        Decided { answer, rule: Some(rule), key_limits, at, shadow }
+    }
+
+    /// The answer to several calls that none of their limits denied.
+    pub(super) fn of_calls(answer: Answer, at: Time) -> Decided<'r> {
+        Decided { answer, rule: None, key_limits: KeyLimits::Unlimited, at, shadow: false }
     }
 
     /// Returns `true` if the call is allowed. A shadow rule allows every call.
@@ -68,7 +82,7 @@ impl<'r> Decided<'r> {
         &self.answer
     }
 
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub fn limit(&self) -> u64 {
         self.answer.limit()
     }
@@ -107,9 +121,15 @@ impl<'r> Decided<'r> {
         usize::try_from(self.answer.decision().denied_by()?).ok()
     }
 
+    /// How requests name the rule that denied the call.
+    pub fn denied_rule(&self) -> Option<Cow<'r, str>> {
+        self.denied_call()?;
+        self.rule.map(Rule::text)
+    }
+
     /// The index, in the request, of the call that the limits denied.
     pub fn denied_call(&self) -> Option<usize> {
-        usize::try_from(self.answer.decision().denied_call()?).ok()
+        denied_call(&self.answer)
     }
 
     /// What the store had no room for, if that is why the call was denied.
@@ -136,4 +156,9 @@ impl<'r> Decided<'r> {
     pub fn fallback(&self) -> Option<Source> {
         Some(self.answer.source()).filter(|source| source.is_fallback())
     }
+}
+
+/// The index of the call that was denied.
+pub(super) fn denied_call(answer: &Answer) -> Option<usize> {
+    usize::try_from(answer.decision().denied_call()?).ok()
 }

@@ -16,6 +16,8 @@ pub struct RequestError {
 enum Kind {
     /// The request is invalid.
     BadRequest,
+    /// The request names a receipt that is not open.
+    NotOpen,
     /// The server cannot decide now.
     Unavailable,
     /// The shared store did not answer, and the rule has no fallback.
@@ -35,7 +37,12 @@ impl RequestError {
 
     /// Returns `true` if a retry may succeed.
     pub fn is_unavailable(&self) -> bool {
-        self.kind != Kind::BadRequest
+        matches!(self.kind, Kind::Unavailable | Kind::StoreFailed)
+    }
+
+    /// Returns `true` if the request names a receipt that is not open.
+    pub fn is_not_open(&self) -> bool {
+        self.kind == Kind::NotOpen
     }
 
     /// Returns `true` if the shared store did not answer.
@@ -92,6 +99,7 @@ impl From<VerbError> for RequestError {
             VerbError::TooManyReceipts | VerbError::TooManyReceiptsOfKey => {
                 RequestError::unavailable(error.to_string())
             }
+            VerbError::NotOpen => RequestError { kind: Kind::NotOpen, message: error.to_string() },
             _ => RequestError::new(error.to_string()),
         }
     }

@@ -46,6 +46,9 @@ pub enum KeySpec {
 
 /// The name of all inline limits in metrics and headers. No rule may have it.
 pub const INLINE: &str = "inline";
+/// The words that begin the options of a RESP command where a rule could stand. No rule may have
+/// them as its name, in any case.
+pub(crate) const OPTION_WORDS: [&str; 2] = ["MAXWAIT", "TTL"];
 /// The weight of a rule that sets none.
 pub const SHARE_DEFAULT: u32 = 1;
 /// A misspelt name is compared with this many rules: an invalid request must stay cheap.
@@ -388,6 +391,18 @@ impl Tally {
     }
 }
 
+/// Returns why no rule may have this name, if so.
+pub(crate) fn reserved_name(name: &str) -> Option<String> {
+    let why = if name == INLINE {
+        "metrics and headers use it for inline limits"
+    } else if OPTION_WORDS.iter().any(|word| word.eq_ignore_ascii_case(name)) {
+        "it begins the options of a command"
+    } else {
+        return None;
+    };
+    Some(format!("rule name {name:?} is reserved: {why}"))
+}
+
 /// The rules of a configuration.
 #[derive(Default)]
 pub struct RuleSet {
@@ -407,10 +422,8 @@ impl RuleSet {
     ) -> Result<RuleSet, RequestError> {
         let mut rules = RuleSet::default();
         for spec in specs {
-            if spec.name == INLINE {
-                return Err(RequestError::new(format!(
-                    "rule name {INLINE:?} is reserved: metrics and headers use it for inline limits; choose another"
-                )));
+            if let Some(problem) = reserved_name(&spec.name) {
+                return Err(RequestError::new(format!("{problem}; choose another")));
             }
             let old = before.find(&spec.name);
             let rule = match old {

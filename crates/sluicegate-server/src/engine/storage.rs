@@ -1,7 +1,6 @@
 //! Where the state of keys is kept: in this process's memory or in a shared store. The choice is
 //! made once, when the engine is created. This module also builds the backends of rules.
 
-use super::call::RuleCall;
 use super::lease_pools::LeasePools;
 use super::leases::{use_acquire, use_check};
 use super::rule::{RuleScope, RuleSet};
@@ -127,14 +126,15 @@ impl StoreTime {
         (self == StoreTime::Engine).then_some(now)
     }
 
-    /// Converts a call into one that the store's client takes.
+    /// Creates a call as the store's client takes it.
     pub(super) fn call<'c>(
         self,
         limiter: &'c RedisLimiter,
-        call: &'c RuleCall<'_>,
+        key: &'c [u8],
+        cost: u64,
         now: Time,
     ) -> RedisCall<'c> {
-        let in_store = limiter.call(call.key, call.cost);
+        let in_store = limiter.call(key, cost);
         match self.at(now) {
             Some(now) => in_store.at(now),
             None => in_store,

@@ -8,6 +8,6 @@ mod headers;
 mod request;
 mod response;
 
-pub(super) use headers::RateLimit;
+pub(super) use headers::{CallState, RateLimit};
 pub(super) use request::{CallBody, RequestBody};
 pub(super) use response::{AnswerBody, Done, Extra, Fields, NextBody, Usages};

@@ -335,7 +335,7 @@ fn keys(stats: &StoreStats, no_lease_room: u64, page: &mut Page<'_>) -> fmt::Res
     )?;
     page.counter(
         "sluice_log_entries_evicted",
-        "Keys evicted to make room for log entries; raise max_log_entries if this grows.",
+        "Log entries removed with the keys that were evicted to make room for others; raise max_log_entries if this grows.",
         stats.log_entries_evicted,
     )?;
     page.gauge("sluice_receipts", "Open receipts.", None, stats.receipts)?;

@@ -12,8 +12,10 @@ pub(super) enum CommandId {
     CheckAll,
     Take,
     Reserve,
+    ReserveAll,
     Cancel,
     Settle,
+    Extend,
     Refund,
     Reset,
     Next,
@@ -75,15 +77,17 @@ const fn spec(
 
 /// All commands, the most frequent ones first: the search is linear.
 #[rustfmt::skip]
-pub(super) const COMMANDS: [CommandSpec; 30] = [
+pub(super) const COMMANDS: [CommandSpec; 32] = [
     spec(CommandId::Check, "RL.CHECK", (3, 7), KEY_AFTER_RULE, "RL.CHECK rule key [COST n] [MAXWAIT ms]", "Decides a call and charges it if allowed. With MAXWAIT, also allows it after a delay of at most that long."),
     spec(CommandId::Throttle, "CL.THROTTLE", (5, 6), [1, 1, 1], "CL.THROTTLE key max_burst count period_s [quantity]", "Compatible with redis-cell: decides a call under a token bucket given by its arguments."),
     spec(CommandId::Peek, "RL.PEEK", (3, 5), KEY_AFTER_RULE, "RL.PEEK rule key [COST n]", "Decides a call without charging it."),
     spec(CommandId::CheckAll, "RL.CHECKALL", (4, ANY), [2, -1, 3], "RL.CHECKALL rule key cost [rule key cost ...]", "Decides several calls and charges all of them or none."),
     spec(CommandId::Take, "RL.TAKE", (4, 4), KEY_AFTER_RULE, "RL.TAKE rule key n", "Charges what remains, up to n."),
-    spec(CommandId::Reserve, "RL.RESERVE", (3, 7), KEY_AFTER_RULE, "RL.RESERVE rule key [COST n] [MAXWAIT ms]", "Charges a call now, to act after its delay, and returns a receipt."),
+    spec(CommandId::Reserve, "RL.RESERVE", (3, 13), KEY_AFTER_RULE, "RL.RESERVE rule key [COST n] [ATLEAST m] [MAXWAIT ms] [TTL ms [THEN keep|cancel]]", "Charges a call now, to act after its delay, and returns a receipt. With ATLEAST, accepts less than the cost."),
+    spec(CommandId::ReserveAll, "RL.RESERVEALL", (4, ANY), [2, -1, 3], "RL.RESERVEALL rule key cost [rule key cost ...] [MAXWAIT ms] [TTL ms [THEN keep|cancel]]", "Charges several calls now, all of them or none, and returns one receipt."),
     spec(CommandId::Cancel, "RL.CANCEL", (2, 2), NO_KEYS, "RL.CANCEL receipt", "Returns the part of a reservation that still counts."),
-    spec(CommandId::Settle, "RL.SETTLE", (3, 3), NO_KEYS, "RL.SETTLE receipt n", "Reports the cost that a reservation actually used."),
+    spec(CommandId::Settle, "RL.SETTLE", (3, ANY), NO_KEYS, "RL.SETTLE receipt n [n ...]", "Reports the cost that a reservation actually used."),
+    spec(CommandId::Extend, "RL.EXTEND", (3, ANY), NO_KEYS, "RL.EXTEND receipt n [n ...] [TTL ms]", "Charges more to a reservation, and restarts its time to live."),
     spec(CommandId::Refund, "RL.REFUND", (3, 5), KEY_AFTER_RULE, "RL.REFUND rule key [COST n]", "Returns cost to a key."),
     spec(CommandId::Reset, "RL.RESET", (3, 3), KEY_AFTER_RULE, "RL.RESET rule key", "Deletes the state of a key."),
     spec(CommandId::Next, "RL.NEXT", (3, 3), KEY_AFTER_RULE, "RL.NEXT rule key", "Returns when a key's next window starts, or its next unit is available."),

@@ -48,7 +48,7 @@ const WRONG_PASSWORDS_MAX: u8 = 5;
 const LINGER: Duration = Duration::from_secs(1);
 /// When the server stops, input that has arrived but was not read shows up within this time.
 const ARRIVED: Duration = Duration::from_millis(20);
-/// How long a client that never stops sending is answered after the server was told to stop.
+/// How long a client that never stops sending is answered after the server got the signal to stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Stands for no deadline.
 const FAR_FUTURE: Duration = Duration::from_secs(365 * 86_400);

@@ -13,6 +13,7 @@ mod introspection;
 mod leases;
 mod limits;
 mod rejection;
+mod reservations;
 mod transaction;
 
 use self::leases::Wait;
@@ -262,9 +263,11 @@ async fn other(id: CommandId, command: Command<'_>, context: Context<'_>) -> Res
         CommandId::Peek => limits::peek(command, context).await?,
         CommandId::CheckAll => limits::check_all(command, context).await?,
         CommandId::Take => limits::take(command, context).await?,
-        CommandId::Reserve => limits::reserve(command, context).await?,
-        CommandId::Cancel => limits::cancel(command, context).await?,
-        CommandId::Settle => limits::settle(command, context).await?,
+        CommandId::Reserve => reservations::reserve(command, context).await?,
+        CommandId::ReserveAll => reservations::reserve_all(command, context).await?,
+        CommandId::Cancel => reservations::cancel(command, context).await?,
+        CommandId::Settle => reservations::settle(command, context).await?,
+        CommandId::Extend => reservations::extend(command, context).await?,
         CommandId::Refund => limits::refund(command, context).await?,
         CommandId::Reset => limits::reset(command, context).await?,
         CommandId::Next => limits::next(command, context).await?,

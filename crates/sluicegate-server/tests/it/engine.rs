@@ -3,10 +3,10 @@
 use crate::running::{Seen, at_once, rule};
 use sluicegate::OnFull;
 use sluicegate::clock::ManualClock;
-use sluicegate::{RetryAfter, Span};
+use sluicegate::{ReserveOptions, RetryAfter, Span};
 use sluicegate_server::engine::{
-    Engine, KeySpec, Reason, RequestError, RuleCache, RuleCall, RuleSpec, Settings, Target, Throttle,
-    Throttled,
+    DecidedAll, Engine, KeySpec, Reason, RequestError, ReservedCall, RuleCache, RuleCall, RuleSpec, Settings,
+    Target, Throttle, Throttled,
 };
 use std::future::Future as _;
 use std::pin::pin;
@@ -35,6 +35,12 @@ fn try_check(engine: &Engine, target: Target<'_>, cost: u64) -> Result<Seen, Req
 
 fn check(engine: &Engine, rule: &str, key: &str, cost: u64) -> Seen {
     try_check(engine, on(rule, key), cost).unwrap()
+}
+
+/// Whether the reservation is allowed, its receipt, and what it is granted.
+fn reserved(engine: &Engine, call: &RuleCall<'_>, options: &ReserveOptions) -> (bool, Option<String>, u64) {
+    let ReservedCall { decided, receipt, granted } = at_once(call.reserve(options, engine.now())).unwrap();
+    (decided.allowed(), receipt, granted)
 }
 
 fn call<'a>(engine: &Engine, rule: &'a str, key: &'a str, cost: u64) -> RuleCall<'a> {
@@ -102,8 +108,12 @@ fn exceptions_per_key() {
     assert_eq!(at_once(call(&engine, "api", "203.0.113.9", 5).take(engine.now())).unwrap().1, 0);
     assert_eq!(at_once(call(&engine, "api", "health-check", 5).take(engine.now())).unwrap().1, 5);
     assert_eq!(
-        at_once(call(&engine, "api", "203.0.113.9", 1).reserve(Span::ZERO, engine.now())).unwrap().1,
-        None
+        reserved(&engine, &call(&engine, "api", "203.0.113.9", 5), &ReserveOptions::default()),
+        (false, None, 0)
+    );
+    assert_eq!(
+        reserved(&engine, &call(&engine, "api", "health-check", 5), &ReserveOptions::default().at_least(2)),
+        (true, None, 5)
     );
 }
 
@@ -178,7 +188,7 @@ fn several_calls_are_charged_all_or_nothing() {
     let (engine, _) = engine(vec![rule("user", &["sliding-log 2/60s"]), shadow, with_exceptions()]);
     let part = |rule, key, cost| call(&engine, rule, key, cost);
     let all = |calls: &[RuleCall<'_>]| {
-        let (all, each) = at_once(engine.check_all(calls, engine.now())).unwrap();
+        let DecidedAll { all, each, .. } = at_once(engine.decide_all(calls, None, engine.now())).unwrap();
         (Seen::from(all), each.into_iter().map(Seen::from).collect::<Vec<_>>())
     };
     let (verdict, each) = all(&[part("user", "user", 1), part("fixed-window 100/day", "site", 1)]);
@@ -205,25 +215,23 @@ fn several_calls_are_charged_all_or_nothing() {
     assert_eq!(verdict.reason, Some(Reason::CostExceedsLimit));
     assert!(all(&[]).0.allowed);
     let many: Vec<_> = (0..65).map(|_| part("user", "x", 0)).collect();
-    assert!(error(at_once(engine.check_all(&many, engine.now()))).contains("at most 64"));
+    assert!(error(at_once(engine.decide_all(&many, None, engine.now()))).contains("at most 64"));
 }
 
 #[test]
 fn receipts_carry_their_scope_and_key() {
     let (engine, _) = engine(vec![rule("mail", &["token-bucket 1/h burst=10"])]);
-    let reserve = |rule: &str, cost| {
-        let call = call(&engine, rule, "k", cost);
-        let (decided, receipt) = at_once(call.reserve(Span::ZERO, engine.now())).unwrap();
-        (decided.allowed(), receipt)
-    };
-    let (_, named) = reserve("mail", 4);
-    let (_, inline) = reserve("token-bucket 1/h burst=10", 4);
-    assert_eq!(reserve("mail", 7), (false, None));
-    assert_eq!(at_once(engine.cancel(&named.unwrap(), engine.now())), Ok(true));
-    assert_eq!(at_once(engine.settle(&inline.unwrap(), 1, engine.now())), Ok(true));
+    let reserve =
+        |rule: &str, cost| reserved(&engine, &call(&engine, rule, "k", cost), &ReserveOptions::default());
+    let (_, named, _) = reserve("mail", 4);
+    let (_, inline, _) = reserve("token-bucket 1/h burst=10", 4);
+    assert_eq!(reserve("mail", 7), (false, None, 0));
+    let receipt = |text: Option<String>| engine.receipt(&text.unwrap()).unwrap();
+    assert_eq!(at_once(engine.cancel(&receipt(named), engine.now())), Ok(true));
+    assert_eq!(at_once(engine.settle(&receipt(inline), &[1], engine.now())), Ok(true));
     assert_eq!(check(&engine, "mail", "k", 0).remaining, 10);
     assert_eq!(check(&engine, "token-bucket 1/h burst=10", "k", 0).remaining, 9);
-    assert!(error(at_once(engine.cancel("nonsense", engine.now()))).starts_with("not a receipt"));
+    assert!(error(engine.receipt("nonsense")).starts_with("not a receipt"));
 }
 
 #[test]
@@ -325,7 +333,7 @@ fn check_all_without_room_counts_as_denied() {
     engine.load(vec![rule("a", &["fixed-window 5/day"]), rule("b", &["fixed-window 5/day"])]).unwrap();
     assert!(check(&engine, "a", "first", 1).allowed);
     let calls = ["a", "b"].map(|rule| call(&engine, rule, "second", 1));
-    let (all, _) = at_once(engine.check_all(&calls, engine.now())).unwrap();
+    let DecidedAll { all, .. } = at_once(engine.decide_all(&calls, None, engine.now())).unwrap();
     assert_eq!((all.allowed(), all.reason()), (false, Some(Reason::NoRoom)));
     assert_eq!(["a", "b"].map(|rule| engine.find(rule).unwrap().tally().denied), [1, 1]);
 }

@@ -2,7 +2,7 @@
 
 use crate::running::{Seen, at_once, rule};
 use sluicegate::clock::ManualClock;
-use sluicegate::{RetryAfter, Span};
+use sluicegate::{ReserveOptions, RetryAfter, Span};
 use sluicegate_server::engine::{
     Engine, HeldLeases, KeySpec, LeaseStats, Leased, Reason, RequestError, RuleCache, RuleSpec, Settings,
     Target,
@@ -114,10 +114,10 @@ fn charging_verbs_are_rejected_under_concurrency() {
             error(engine.check(&mut RuleCache::default(), target, 1, None)),
             error(engine.check(&mut RuleCache::default(), target, 1, Some(Span::ZERO))),
             error(at_once(call().take(now))),
-            error(at_once(call().reserve(Span::ZERO, now))),
+            error(at_once(call().reserve(&ReserveOptions::default(), now))),
             error(at_once(call().refund(now))),
             error(at_once(call().next_window(now))),
-            error(at_once(engine.check_all(&[call()], now))),
+            error(at_once(engine.decide_all(&[call()], None, now))),
         ] {
             assert_eq!(said, says, "{target:?}");
         }

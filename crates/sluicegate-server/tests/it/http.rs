@@ -1,6 +1,7 @@
 //! Every endpoint, through a real client.
 
 use crate::http_client::{Serving, posted};
+use crate::redis_store::Redis;
 use crate::running::{self, rule};
 use serde_json::{Value, json};
 use sluicegate::OnFull;
@@ -118,22 +119,48 @@ fn a_window_of_fractional_seconds_has_no_w() {
     assert_eq!(reply.header("ratelimit"), Some(r#""inline";r=0;t=1"#));
 }
 
+/// A rule of several limits.
+fn several_limits() -> Config {
+    let rules = vec![rule("api", &["token-bucket 1/s burst=5", "fixed-window 7/day"])];
+    Config { rules, ..running::config() }
+}
+
 #[test]
 fn each_limit_of_a_rule_has_a_policy() {
-    let rules = vec![rule("api", &["token-bucket 1/s burst=5", "fixed-window 7/day"])];
-    let serving = Serving::start(Config { rules, ..running::config() });
+    each_limit_has_a_policy(&Serving::start(several_limits()));
+    each_limit_has_a_policy(&Redis::start().serving(several_limits()));
+}
+
+fn each_limit_has_a_policy(serving: &Serving) {
     let body = r#"{"rule":"api","key":"user:42","cost":4}"#;
     let reply = serving.post("/v1/check", body);
     assert_eq!(
         reply.header("ratelimit-policy"),
         Some(r#""api#1";q=1;w=1;sluice-burst=5, "api#2";q=7;w=86400"#)
     );
-    assert_eq!(reply.header("ratelimit"), Some(r#""api#1";r=1;t=4"#), "the bucket has least");
+    assert_eq!(reply.header("ratelimit"), Some(r#""api#1";r=1;t=4, "api#2";r=3;t=6400"#));
     serving.clock.advance(Duration::from_secs(10));
     let reply = serving.post("/v1/check?enforce=true", body);
     assert_eq!(reply.json()["denied_by"], "fixed-window 7/d");
     assert_eq!(reply.json()["violated-policies"], json!(["api#2"]));
-    assert_eq!(reply.header("ratelimit").unwrap().split(';').next(), Some(r#""api#2""#));
+    assert_eq!(reply.header("ratelimit"), Some(r#""api#1";r=5;t=0, "api#2";r=3;t=6390"#));
+    let checks = r#"{"checks":[{"rule":"api","key":"user:42"},{"rule":"api","key":"user:43","cost":2}]}"#;
+    let reply = serving.post("/v1/check", checks);
+    assert_eq!(
+        reply.header("ratelimit"),
+        Some(r#""api#1";r=3;t=2, "api#2";r=2;t=6390"#),
+        "of two keys the one with less"
+    );
+}
+
+/// Equal limits of a list have states of their own, so each has its own name.
+#[test]
+fn equal_limits_have_policies_of_their_own() {
+    let serving = Serving::with_rules(&[]);
+    let body = r#"{"limit":"fixed-window 9/h + fixed-window 9/h","key":"user:42"}"#;
+    let reply = serving.post("/v1/check", body);
+    assert_eq!(reply.header("ratelimit-policy"), Some(r#""inline#1";q=9;w=3600, "inline#2";q=9;w=3600"#));
+    assert_eq!(reply.header("ratelimit"), Some(r#""inline#1";r=8;t=2800, "inline#2";r=8;t=2800"#));
 }
 
 #[test]
@@ -394,8 +421,8 @@ fn policies_of_several_checks_have_names_of_their_own() {
         reply.header("ratelimit-policy"),
         Some(r#""inline#1";q=7;w=60, "inline#2";q=9;w=3600, "reply";q=5;w=60"#)
     );
-    let told = r#""inline#1";r=6;t=60, "inline#2";r=8;t=3600, "reply";r=3;t=60"#;
-    assert_eq!(reply.header("ratelimit"), Some(told), "of two keys the one with less");
+    let reported = r#""inline#1";r=6;t=60, "inline#2";r=8;t=3600, "reply";r=3;t=60"#;
+    assert_eq!(reply.header("ratelimit"), Some(reported), "of two keys the one with less");
 }
 
 #[test]

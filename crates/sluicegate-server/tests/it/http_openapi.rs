@@ -227,10 +227,28 @@ fn requests_and_responses_match_the_document() {
     {
         document.agrees(&serving, path, &waits);
     }
-    let reserved = serving.post("/v1/reserve", r#"{"rule":"reply","key":"user:7"}"#).json();
-    for path in ["/v1/cancel", "/v1/settle"] {
-        document.agrees(&serving, path, &json!({"receipt": reserved["receipt"]}));
-        document.agrees(&serving, path, &json!({"receipt": reserved["receipt"], "cost": 1}));
+    for options in [
+        json!({"at_least": 1, "ttl_ms": 1000, "then": "cancel"}),
+        json!({"max_wait_ms": 5, "ttl_ms": 315_360_000_000_u64, "then": "keep"}),
+        json!({"at_least": 0}),
+        json!({"ttl_ms": 0}),
+        json!({"ttl_ms": 315_360_000_001_u64}),
+        json!({"ttl_ms": 1, "then": "refund"}),
+        json!({"costs": [1]}),
+    ] {
+        let mut body = json!({"rule": "paced", "key": "user:43", "cost": 9});
+        body.as_object_mut().unwrap().extend(options.as_object().unwrap().clone());
+        document.agrees(&serving, "/v1/reserve", &body);
+        document.agrees(&serving, "/v1/reserve?enforce=true", &body);
+    }
+    let receipt = &serving.post("/v1/reserve", r#"{"rule":"reply","key":"user:7"}"#).json()["receipt"];
+    for path in ["/v1/extend", "/v1/extend?enforce=true", "/v1/cancel", "/v1/extend", "/v1/settle"] {
+        document.agrees(&serving, path, &json!({"receipt": receipt}));
+        document.agrees(&serving, path, &json!({"receipt": receipt, "cost": 7}));
+        document.agrees(&serving, path, &json!({"receipt": receipt, "costs": [0]}));
+        document.agrees(&serving, path, &json!({"receipt": receipt, "costs": []}));
+        document.agrees(&serving, path, &json!({"receipt": receipt, "cost": 0, "costs": [0]}));
+        document.agrees(&serving, path, &json!({"receipt": receipt, "cost": 0, "ttl_ms": 5}));
         document.agrees(&serving, path, &json!({"cost": 1}));
     }
     let acme = json!({"limit": "concurrency 2 ttl=30s", "key": "acme", "cost": 2, "max_wait_ms": 0});
@@ -264,6 +282,9 @@ fn several_checks_match_the_document() {
         [json!([]), json!([one]), json!([one, one]), json!(vec![one.clone(); 65]), json!([{"checks": [one]}])]
     {
         document.agrees(&serving, "/v1/check?enforce=true", &json!({"checks": checks}));
+        document.agrees(&serving, "/v1/reserve", &json!({"checks": checks, "ttl_ms": 5, "max_wait_ms": 5}));
+        document.agrees(&serving, "/v1/reserve?enforce=true", &json!({"checks": checks}));
     }
+    document.agrees(&serving, "/v1/reserve", &json!({"checks": [one], "at_least": 1}));
     document.agrees(&serving, "/v1/check", &json!({"checks": [one], "cost": 1}));
 }

@@ -83,10 +83,10 @@ fn agrees_with_the_model(clock: &ManualClock, wire: &mut dyn Wire, steps: u32) {
         match (rng.u8(..20), lease) {
             (0..9, _) => {
                 let (expected, number) = keys.entry(key.clone()).or_default().acquire(RULE, now, cost);
-                let (told, text) = wire.acquire(&key, cost);
-                assert_eq!(told, WireDecision::of(&expected), "step {step}: acquire {key} {cost}");
-                assert_eq!(text.is_some(), number.is_some(), "step {step}: {told:?}");
-                denied += u32::from(!told.allowed);
+                let (reported, text) = wire.acquire(&key, cost);
+                assert_eq!(reported, WireDecision::of(&expected), "step {step}: acquire {key} {cost}");
+                assert_eq!(text.is_some(), number.is_some(), "step {step}: {reported:?}");
+                denied += u32::from(!reported.allowed);
                 given.extend(text.zip(number).map(|(text, number)| Known { key, text, number }));
             }
             (9..12, _) => {
@@ -129,12 +129,12 @@ impl OverResp {
         self.0.shown()
     }
 
-    fn told(reply: &str, items: &str) -> (WireDecision, Option<String>) {
+    fn reported(reply: &str, items: &str) -> (WireDecision, Option<String>) {
         let fields: Vec<&str> =
             reply.strip_prefix(items).unwrap_or_else(|| panic!("{reply}")).split('|').collect();
         let number = |at: usize| fields[at][1..].parse::<i64>().unwrap();
         let whole = |at: usize| u64::try_from(number(at)).unwrap();
-        let told = WireDecision {
+        let reported = WireDecision {
             allowed: number(0) == 1,
             limit: whole(1),
             remaining: whole(2),
@@ -146,18 +146,18 @@ impl OverResp {
         let at = if fields[6] == "$-1" { 7 } else { 8 };
         let has_lease = fields.get(at).is_some_and(|length| !["", "$-1"].contains(length));
         let lease = has_lease.then(|| fields[at + 1].to_owned());
-        (told, lease)
+        (reported, lease)
     }
 }
 
 impl Wire for OverResp {
     fn acquire(&mut self, key: &str, cost: u64) -> (WireDecision, Option<String>) {
         let reply = self.ask(&["RL.ACQUIRE", "exports", key, "COST", &cost.to_string()]);
-        OverResp::told(&reply, "*8|")
+        OverResp::reported(&reply, "*8|")
     }
 
     fn peek(&mut self, key: &str, cost: u64) -> WireDecision {
-        OverResp::told(&self.ask(&["RL.PEEK", "exports", key, "COST", &cost.to_string()]), "*7|").0
+        OverResp::reported(&self.ask(&["RL.PEEK", "exports", key, "COST", &cost.to_string()]), "*7|").0
     }
 
     fn renew(&mut self, key: &str, lease: &str) -> bool {
@@ -183,7 +183,7 @@ impl OverHttp {
         serde_json::from_str(&body).unwrap()
     }
 
-    fn told(body: &Value) -> WireDecision {
+    fn reported(body: &Value) -> WireDecision {
         let number = |field: &str| body[field].as_u64().unwrap_or_else(|| panic!("{field} of {body}"));
         let allowed = body["allowed"].as_bool().unwrap();
         let wait = body["retry_after_ms"].as_i64().unwrap_or(-2);
@@ -205,11 +205,11 @@ impl OverHttp {
 impl Wire for OverHttp {
     fn acquire(&mut self, key: &str, cost: u64) -> (WireDecision, Option<String>) {
         let body = self.ask("/v1/acquire", &json!({"rule": "exports", "key": key, "cost": cost}));
-        (OverHttp::told(&body), body["lease"].as_str().map(str::to_owned))
+        (OverHttp::reported(&body), body["lease"].as_str().map(str::to_owned))
     }
 
     fn peek(&mut self, key: &str, cost: u64) -> WireDecision {
-        OverHttp::told(&self.ask("/v1/peek", &json!({"rule": "exports", "key": key, "cost": cost})))
+        OverHttp::reported(&self.ask("/v1/peek", &json!({"rule": "exports", "key": key, "cost": cost})))
     }
 
     fn renew(&mut self, key: &str, lease: &str) -> bool {

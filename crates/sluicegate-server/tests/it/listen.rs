@@ -104,10 +104,10 @@ async fn after_a_stop_the_port_is_free() {
         let server = start(config()).await;
         let [resp, http] = Protocol::ALL.map(|protocol| server.address(protocol).unwrap());
         server.stop().await;
-        let nobody_listens = TcpStream::connect(resp).is_err();
+        let port_is_closed = TcpStream::connect(resp).is_err();
         let config = Config { listen: vec![(Protocol::Resp, resp), (Protocol::Http, http)], ..config() };
         if let Ok(again) = Server::start(config, Arc::new(SystemClock)).await {
-            assert!(nobody_listens);
+            assert!(port_is_closed);
             assert_eq!(Protocol::ALL.map(|protocol| again.address(protocol)), [Some(resp), Some(http)]);
             return again.stop().await;
         }

@@ -1,7 +1,9 @@
 //! The server, over real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+mod budgets;
+mod budgets_conformance;
 mod config;
 mod engine;
 mod engine_leases;

@@ -18,13 +18,17 @@ pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// A subject whose keys are in Redis, which computes in 53 bits: late centuries are left out.
 pub(crate) struct InRedis<S>(pub(crate) S);
 
+/// The latest time of such a subject.
+pub(crate) const LATEST_IN_REDIS: Time =
+    Time::saturating_from_micros((1 << 53) - 2 * 3_153_600_000_000_000 - 10);
+
 impl<S: Subject> Subject for InRedis<S> {
     fn check(&mut self, at: Time, key: &[u8], cost: u64) -> Fields {
         self.0.check(at, key, cost)
     }
 
     fn latest() -> Time {
-        Time::from_micros((1 << 53) - 2 * 3_153_600_000_000_000 - 10).unwrap()
+        LATEST_IN_REDIS
     }
 
     fn tick(&self) -> u64 {

@@ -25,7 +25,7 @@ pub struct Focus {
     pub window: Vec<u64>,
     /// The least that was left in each piece.
     pub room: Vec<u64>,
-    /// The most that an idle key could take at once.
+    /// The highest cost admitted at once for an idle key.
     pub room_max: u64,
     /// Each call and whether it was allowed, unless there are too many.
     pub marks: Vec<(Time, bool)>,
@@ -46,7 +46,7 @@ impl Focus {
             width: timeline.width(),
             window: window(acts, period, timeline),
             room: Vec::with_capacity(timeline.len()),
-            // Of several limits the strictest says how much an idle key could take at once.
+            // Of several limits the strictest bounds what is admitted at once.
             room_max: made.iter().map(AnyLimit::limit).min().unwrap_or(0),
             marks: Vec::new(),
         };

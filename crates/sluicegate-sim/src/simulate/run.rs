@@ -3,7 +3,7 @@
 use super::crowd::KeyOutcome;
 use super::worst::{Lately, worst_window};
 use super::{Longest, Outcome, Simulation, Timeline, Worst, add};
-use crate::progress::{Progress, TELL_EACH};
+use crate::progress::{Progress, REPORT_EACH};
 use crate::traffic::Call;
 use sluicegate::Limit;
 use sluicegate_core::all_of::check_list;
@@ -55,7 +55,7 @@ impl<'a> Run<'a> {
         self.states.clear();
         self.states.resize(self.made.len(), AnyState::default());
         let mut fared = KeyOutcome::default();
-        for (calls, came) in calls.chunks(TELL_EACH).zip(came.chunks(TELL_EACH)) {
+        for (calls, came) in calls.chunks(REPORT_EACH).zip(came.chunks(REPORT_EACH)) {
             for (call, came) in calls.iter().zip(came) {
                 self.decide_one(call, *came, &mut fared);
             }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_by_the_calendar_or_from_the_beginning() {
+    fn times_are_reported_by_the_calendar_or_from_the_beginning() {
         let noon: u64 = 1_794_398_400_000_000;
         let at = |micros| Time::saturating_from_micros(noon + micros);
         let since = Clock::Since(at(0));

@@ -127,7 +127,7 @@ fn a_trace_without_a_single_call_or_with_too_many_is_refused() {
 }
 
 #[test]
-fn times_near_zero_are_told_from_zero_and_dates_by_the_calendar() {
+fn times_near_zero_are_printed_from_zero_and_dates_by_the_calendar() {
     let clock = |at: u64| traffic(&format!("{at},a,1\n")).clock();
     assert_eq!(clock(5_000_000).tell(Time::saturating_from_micros(5_000_000)).replace('\u{a0}', " "), "5 s");
     let now = 1_794_398_400_500_000;

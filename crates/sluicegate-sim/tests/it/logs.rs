@@ -285,7 +285,7 @@ fn a_json_line_that_is_no_call_is_said() {
     let on_cost = "name a field with a whole number with --cost";
     let on_time = "name the field that has it with --time";
     let one = "write one object a line";
-    let cost = "use a field with whole numbers from 0 to 1000000000";
+    let cost = "use a field with whole numbers from 0 to 1000000000000";
     for (line, said) in [
         (r#"{"ts":1,"n":1}"#, format!(r#"there is no field "k"; {on_key}"#)),
         (r#"{"ts":1,"k":null,"n":1}"#, format!(r#"the field "k" is null; {on_key}"#)),
@@ -300,8 +300,8 @@ fn a_json_line_that_is_no_call_is_said() {
         (r#"{"ts":1,"k":1,"n":1.5}"#, format!(r#"cost "1.5" is not a whole number; {cost}"#)),
         (r#"{"ts":1,"k":1,"n":-1}"#, format!(r#"cost "-1" is not a whole number; {cost}"#)),
         (
-            r#"{"ts":1,"k":1,"n":1000000001}"#,
-            format!(r#"cost "1000000001" is above the maximum, 1000000000; {cost}"#),
+            r#"{"ts":1,"k":1,"n":1000000000001}"#,
+            format!(r#"cost "1000000000001" is above the maximum, 1000000000000; {cost}"#),
         ),
         (
             r#"{"k":1,"n":1}"#,
@@ -409,10 +409,10 @@ fn the_cost_may_be_the_number_of_bytes() {
     let fields = Fields::new("ip", Some("time"), Some("bytes"));
     let traffic = read(log.as_bytes(), None, &fields, STRICT).unwrap();
     assert_eq!(traffic.calls().iter().map(|call| call.cost).collect::<Vec<_>>(), [2326, 0]);
-    let log = COMMON.replace("2326", "1000000001");
+    let log = COMMON.replace("2326", "1000000000001");
     assert_eq!(
         refused(log, None, &fields),
-        "line 1: cost \"1000000001\" is above the maximum, 1000000000; use a field with whole numbers from 0 to 1000000000"
+        "line 1: cost \"1000000000001\" is above the maximum, 1000000000000; use a field with whole numbers from 0 to 1000000000000"
     );
 }
 

@@ -1,6 +1,6 @@
 //! The replay engine: conformance, scenarios, traces and logs good and bad.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod conformance;
 mod csv_traffic;

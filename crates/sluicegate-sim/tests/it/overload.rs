@@ -38,7 +38,7 @@ fn a_dependency_with_time_to_spare_needs_no_protection() {
 }
 
 #[test]
-fn without_protection_a_queue_that_has_once_become_too_long_answers_nobody() {
+fn without_protection_a_queue_that_was_once_too_long_answers_no_call_in_time() {
     // Call number k comes at 50 k ms, its turn at 100 k ms: it takes 100 + 50 k ms, which is a
     // second for number 18.
     let outcome = run("steady 20/s for=20s", "timeout=1s", "workers=1 takes=100ms random=0%", "none").totals;

@@ -18,7 +18,7 @@ fn every_scenario_goes_as_it_says() {
 }
 
 #[test]
-fn paced_callers_are_told_slots_100_ms_apart() {
+fn paced_callers_get_slots_100_ms_apart() {
     let mut replay = Replay::new(vec!["pacer 10/s queue=10".parse().unwrap()]).unwrap();
     let delays: Vec<u64> =
         (0..11).map(|_| replay.check(Time::EPOCH, b"worker", 1).delay().as_micros()).collect();

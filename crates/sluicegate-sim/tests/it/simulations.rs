@@ -148,7 +148,7 @@ fn a_pacer_counts_when_its_calls_act() {
 }
 
 #[test]
-fn waits_and_what_no_wait_helps_are_told() {
+fn waits_and_what_no_wait_helps_are_reported() {
     let rows = [(0, "a", 1), (1_000_000, "a", 1), (1_000_000, "b", 9)];
     let traffic = traffic(rows.map(|(at, key, cost)| (at, key.to_owned(), cost)));
     let outcome = run(&traffic, "fixed-window 1/60s");
@@ -186,12 +186,13 @@ fn the_curves_of_the_focus_reach_the_worst_and_show_what_is_left() {
 }
 
 #[test]
-fn progress_is_told_until_all_is_done() {
+fn progress_is_reported_until_all_is_done() {
     let traffic = workload("steady 5000/s");
-    let mut told = 0;
-    let _ =
-        Simulation::new(&traffic, None).run(&limits("sliding-window 9/s"), |calls| told += calls).unwrap();
-    assert_eq!(told, traffic.calls().len() as u64);
+    let mut reported = 0;
+    let _ = Simulation::new(&traffic, None)
+        .run(&limits("sliding-window 9/s"), |calls| reported += calls)
+        .unwrap();
+    assert_eq!(reported, traffic.calls().len() as u64);
 }
 
 /// 200 keys, key n with n calls: the busiest tenth has 181 to 200, and two keys are above the 99th

@@ -50,7 +50,7 @@ fn each_bad_row_says_its_line_its_value_and_what_to_write() {
     let header = "at_us,key,cost\n0,a,1\n";
     let fields = "write at_us,key,cost, and quote a key that has commas";
     let time = "use whole microseconds since 1970, from 0 to 250000000000000000";
-    let cost = "use a whole number from 0 to 1000000000";
+    let cost = "use a whole number from 0 to 1000000000000";
     for (row, problem, advice) in [
         ("1,a", "the row has 2 fields, not 3", fields),
         ("1", "the row has 1 field, not 3", fields),
@@ -72,8 +72,12 @@ fn each_bad_row_says_its_line_its_value_and_what_to_write() {
         ("1,a,+1", r#"cost "+1" is not a whole number"#, cost),
         ("1,a, 1", r#"cost " 1" is not a whole number"#, cost),
         ("1,a,", r#"cost "" is not a whole number"#, cost),
-        ("1,a,1000000001", r#"cost "1000000001" is above the maximum, 1000000000"#, cost),
-        ("1,a,18446744073709551617", r#"cost "18446744073709551617" is above the maximum, 1000000000"#, cost),
+        ("1,a,1000000000001", r#"cost "1000000000001" is above the maximum, 1000000000000"#, cost),
+        (
+            "1,a,18446744073709551617",
+            r#"cost "18446744073709551617" is above the maximum, 1000000000000"#,
+            cost,
+        ),
         ("1,a,\u{1b}[31m", r#"cost "\x1b[31m" is not a whole number"#, cost),
         (
             r#"1,"a"b,1"#,
@@ -93,7 +97,10 @@ fn each_bad_row_says_its_line_its_value_and_what_to_write() {
 
 #[test]
 fn the_largest_numbers_are_fine() {
-    assert_eq!(rows(b"at_us,key,cost\n250000000000000000,a,1000000000\n250000000000000000,a,1\n").len(), 2);
+    assert_eq!(
+        rows(b"at_us,key,cost\n250000000000000000,a,1000000000000\n250000000000000000,a,1\n").len(),
+        2
+    );
 }
 
 #[test]

@@ -308,11 +308,11 @@ fn keys_are_in_the_order_of_their_first_calls() {
 }
 
 #[test]
-fn progress_is_told_while_calls_are_made_up() {
-    let mut told = 0;
+fn progress_is_reported_while_calls_are_made_up() {
+    let mut reported = 0;
     let workload = "steady 10000/s for=60s".parse().unwrap();
-    let made = generate(&[workload], 1, MINUTE, Reading::default(), |more| told += more).unwrap();
+    let made = generate(&[workload], 1, MINUTE, Reading::default(), |more| reported += more).unwrap();
     // All but a last piece that is not worth telling.
-    assert!(told <= 600_000 && told > 500_000, "{told}");
+    assert!(reported <= 600_000 && reported > 500_000, "{reported}");
     assert_eq!(made.calls().len(), 600_000);
 }

@@ -92,7 +92,7 @@ where
         };
         let reason = match &answer {
             Ok(response) => Reason::Failed(Some(response.status())),
-            Err(Failure::Denied(refused)) => Reason::GuardDenied(*refused),
+            Err(Failure::Denied(denied)) => Reason::GuardDenied(*denied),
             Err(Failure::TimedOut) => Reason::TimedOut,
             Err(_) => Reason::Failed(None),
         };

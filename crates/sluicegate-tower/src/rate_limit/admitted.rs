@@ -190,9 +190,9 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
             },
         );
         if !decision.allowed() && !shadow {
-            return Err(self.deny(&decision, call.head));
+            return Err(self.deny(&decision, call));
         }
-        let fields = self.fields(&decision);
+        let fields = self.fields(&decision, call);
         let is_noop = fields.is_none() && charge.is_none();
         Ok(Admitted((!is_noop).then(|| Box::new(OnResponse { fields, charge }))))
     }
@@ -222,42 +222,52 @@ impl<L: Backend, R> Shared<Settings<L>, R> {
     }
 
     #[cold]
-    fn deny<B>(&self, decision: &Decision, head: &RequestHead<'_>) -> Response<B>
+    fn deny<B>(&self, decision: &Decision, call: &BackendCall<'_>) -> Response<B>
     where
         R: Respond<B>,
     {
         let violated = self.settings.policies.violated(&self.common.name, &self.settings.limiter, decision);
-        let mut response = self.reject(Reason::Denied(*decision), violated, head);
-        if let Some(fields) = self.fields(decision) {
+        let mut response = self.reject(Reason::Denied(*decision), violated, call.head);
+        if let Some(fields) = self.fields(decision, call) {
             fields.write(response.headers_mut());
         }
         response
     }
 
     #[inline]
-    fn fields(&self, decision: &Decision) -> Option<Fields> {
+    fn fields(&self, decision: &Decision, call: &BackendCall<'_>) -> Option<Fields> {
         let Settings { policies, limiter, .. } = &self.settings;
         if !self.settings.sends_headers() {
             return None;
         }
-        policies.fields(&self.common.name, limiter, decision)
+        policies.fields(&self.common.name, limiter, decision, || {
+            let usages = self.with_key(call, |key| limiter.usage(key, None));
+            usages.ready().and_then(Result::ok)
+        })
     }
 
     /// Returns the fields for a key whose charge was settled, if they are known without a round
-    /// trip.
+    /// trip. Of several limits only the standing of the tightest is: then the fields stay as they
+    /// were when the request was admitted.
     fn settled_fields(&self, receipt: &Receipt) -> Option<Fields> {
-        let decision = self.settings.sends_headers().then(|| self.settings.limiter.standing(receipt))??;
-        self.fields(&decision)
+        let Settings { policies, limiter, .. } = &self.settings;
+        if !self.settings.sends_headers() || policies.are_several(&self.common.name, limiter) {
+            return None;
+        }
+        policies.fields(&self.common.name, limiter, &limiter.standing(receipt)?, || None)
+    }
+
+    /// Calls a closure with the key of a request, which is extracted again if it has to be.
+    fn with_key<T>(&self, call: &BackendCall<'_>, with: impl FnOnce(&RequestKey<'_>) -> T) -> T {
+        match call.key {
+            Some(key) => with(key),
+            None => with(&self.common.key.extract(call.head).unwrap_or(RequestKey::SHARED)),
+        }
     }
 
     fn emit(&self, call: &BackendCall<'_>, kind: EventKind<'_>) {
         let Some(observe) = &self.settings.observe else { return };
-        let head = call.head;
-        if let Some(key) = call.key {
-            return observe(&RateLimitEvent { head, key: Some(key), kind });
-        }
-        let key = self.common.key.extract(head).unwrap_or(RequestKey::SHARED);
-        observe(&RateLimitEvent { head, key: Some(&key), kind });
+        self.with_key(call, |key| observe(&RateLimitEvent { head: call.head, key: Some(key), kind }));
     }
 }
 

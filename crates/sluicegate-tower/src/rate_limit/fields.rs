@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use sluicegate::backend::Backend;
 use sluicegate::http_fields::{self, Policy, policy_about, policy_name, quoted};
-use sluicegate::{Decision, Limit};
+use sluicegate::{Decision, Limit, Span, Usage};
 use std::sync::Arc;
 
 const RATELIMIT: HeaderName = HeaderName::from_static(http_fields::RATELIMIT);
@@ -41,12 +41,29 @@ pub(super) struct Fields {
 }
 
 impl Policies {
-    /// Returns the fields for a decision; `None` if there are no limits.
+    /// Returns the fields for a decision; `None` if there are no limits. Of several limits, each
+    /// has its standing if `usages` knows them, without a round trip.
     #[inline]
-    pub(super) fn fields(&self, name: &str, limiter: &impl Backend, decision: &Decision) -> Option<Fields> {
+    pub(super) fn fields(
+        &self,
+        name: &str,
+        limiter: &impl Backend,
+        decision: &Decision,
+        usages: impl FnOnce() -> Option<Vec<(Limit, Usage)>>,
+    ) -> Option<Fields> {
         self.texts(name, limiter, |texts| {
-            Some(Fields { policy: texts.field.clone()?, standing: texts.standing(decision)? })
+            let of_each =
+                if texts.policies.len() > 1 { usages().and_then(|all| texts.standings(&all)) } else { None };
+            Some(Fields {
+                policy: texts.field.clone()?,
+                standing: of_each.or_else(|| texts.standing(decision))?,
+            })
         })
+    }
+
+    /// Returns `true` if the limiter has several limits.
+    pub(super) fn are_several(&self, name: &str, limiter: &impl Backend) -> bool {
+        self.texts(name, limiter, |texts| texts.policies.len() > 1)
     }
 
     /// Returns the quoted name of the policy that a denial violates.
@@ -91,23 +108,37 @@ impl PolicyTexts {
         &self.names[position.filter(|at| *at < self.policies.len()).map_or(0, |at| at + 1)]
     }
 
-    /// `"api";r=12;t=30`.
+    /// The standing under the limit of a decision.
     fn standing(&self, decision: &Decision) -> Option<HeaderValue> {
-        let (mut remaining, mut reset) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let pieces = [
-            self.name_for(decision),
-            ";r=",
-            remaining.format(decision.remaining()),
-            ";t=",
-            reset.format(decision.reset_after().as_secs_up()),
-        ];
-        // Allocated exactly, so that it is not copied again.
-        let mut text = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
-        for piece in pieces {
-            text.extend_from_slice(piece.as_bytes());
-        }
-        HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
+        value(item(self.name_for(decision), decision.remaining(), decision.reset_after()))
     }
+
+    /// The standing under each limit. `None` if these are the usages of other limits, which have
+    /// just changed.
+    fn standings(&self, usages: &[(Limit, Usage)]) -> Option<HeaderValue> {
+        let names = self.names.get(1..).filter(|names| names.len() == usages.len())?;
+        let items = names.iter().zip(usages);
+        let items: Vec<_> =
+            items.map(|(name, (_, usage))| item(name, usage.remaining, usage.reset_after)).collect();
+        value(items.join(&b", "[..]))
+    }
+}
+
+/// `"api";r=12;t=30`.
+fn item(name: &str, remaining: u64, reset_after: Span) -> Vec<u8> {
+    let (mut remaining_text, mut reset_text) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let pieces =
+        [name, ";r=", remaining_text.format(remaining), ";t=", reset_text.format(reset_after.as_secs_up())];
+    // Allocated exactly, so that it is not copied again.
+    let mut text = Vec::with_capacity(pieces.iter().map(|piece| piece.len()).sum());
+    for piece in pieces {
+        text.extend_from_slice(piece.as_bytes());
+    }
+    text
+}
+
+fn value(text: Vec<u8>) -> Option<HeaderValue> {
+    HeaderValue::from_maybe_shared(Bytes::from(text)).ok()
 }
 
 impl Fields {

@@ -68,17 +68,19 @@ async fn each_of_several_limits_is_named_and_so_is_the_denying_one() {
     let limiter =
         Limiter::builder(["sliding-log 2/s", "sliding-log 3/h"]).clock(clock.clone()).build().unwrap();
     let layer = RateLimitLayer::new(limiter).name("api");
-    for _ in 0..2 {
-        assert_eq!(ask(&layer, get()).await.status(), 200);
+    for standings in ["\"api#1\";r=1;t=1, \"api#2\";r=2;t=3600", "\"api#1\";r=0;t=1, \"api#2\";r=1;t=3600"] {
+        let response = ask(&layer, get()).await;
+        assert_eq!((response.status().as_u16(), field(&response, "ratelimit")), (200, Some(standings)));
     }
     let by_second = ask(&layer, get()).await;
     assert_eq!(field(&by_second, "ratelimit-policy"), Some("\"api#1\";q=2;w=1, \"api#2\";q=3;w=3600"));
-    assert_eq!(read(&by_second, "ratelimit")[0].0, "api#1");
+    assert_eq!(field(&by_second, "ratelimit"), Some("\"api#1\";r=0;t=1, \"api#2\";r=1;t=3600"));
+    assert!(text(by_second).await.contains(r#""violated-policies":["api#1"]"#));
     clock.advance(Duration::from_secs(1));
     assert_eq!(ask(&layer, get()).await.status(), 200);
     clock.advance(Duration::from_secs(1));
     let by_hour = ask(&layer, get()).await;
-    assert_eq!(read(&by_hour, "ratelimit")[0].0, "api#2");
+    assert_eq!(field(&by_hour, "ratelimit"), Some("\"api#1\";r=2;t=0, \"api#2\";r=0;t=3599"));
     assert!(text(by_hour).await.contains(r#""violated-policies":["api#2"]"#));
 }
 
@@ -119,7 +121,7 @@ async fn no_name_breaks_the_fields() {
             assert_eq!(response.status(), status);
             let (policy, standing) = (read(&response, "ratelimit-policy"), read(&response, "ratelimit"));
             assert_eq!((policy.len(), standing.len(), &policy[0].0), (1, 1, &standing[0].0), "{name}");
-            assert_eq!(policy[0].1, parameters(&[("q", 1)]), "a window of 1.5 s cannot be told");
+            assert_eq!(policy[0].1, parameters(&[("q", 1)]), "a window of 1.5 s cannot be written");
             assert_eq!(field(&response, "x-evil"), None);
             if status == 429 {
                 let problem: serde_json::Value = serde_json::from_str(&text(response).await).unwrap();

@@ -1,6 +1,6 @@
 //! The layer in front of services of our own, of axum's router, and over real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod addresses;
 mod bulkhead;

@@ -194,8 +194,8 @@ async fn two_processes_share_permits_in_the_store() {
     assert!(first.body().holds_lease() && second.body().holds_lease());
     let refused = enter(&one).await;
     assert_eq!(refused.status(), 429);
-    let told: u64 = field(&refused, "retry-after").unwrap().parse().unwrap();
-    assert!((1..=60).contains(&told), "{told}");
+    let reported: u64 = field(&refused, "retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&reported), "{reported}");
     drop(first);
     // A task releases it, and the waiter gets it.
     let third = enter(&other.clone().wait(TEST_TIMEOUT)).await;

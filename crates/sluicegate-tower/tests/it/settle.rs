@@ -76,7 +76,7 @@ async fn concurrent_failing_logins_cannot_bypass_the_limit() {
                 })
             })
             .collect();
-        // The refused come back at once; then the others are let go.
+        // The denied requests are answered at once; then the others are released.
         while limiter.stats().denied < 95 {
             tokio::task::yield_now().await;
         }

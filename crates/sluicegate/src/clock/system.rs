@@ -101,8 +101,9 @@ struct SharedTime {
     offset: AtomicI64,
     utc_offset: AtomicI64,
     utc_ahead: UtcAhead,
-    /// The uptime at which the timeline has to look again, even if nothing seems to have changed.
-    look_at: AtomicU64,
+    /// The uptime at which the timeline must observe a reading again, even if nothing seems to have
+    /// changed.
+    observe_at: AtomicU64,
     steps: Steps,
 }
 
@@ -114,8 +115,8 @@ struct Steps {
     back_micros: AtomicU64,
 }
 
-/// How often the timeline looks at least while it is used, in microseconds.
-const LOOK_INTERVAL: u64 = 1_000_000;
+/// The longest time between two observed readings while the clock is used, in microseconds.
+const OBSERVE_INTERVAL: u64 = 1_000_000;
 
 static SHARED: LazyLock<SharedTime> = LazyLock::new(|| {
     let reading = read_clocks();
@@ -125,7 +126,7 @@ static SHARED: LazyLock<SharedTime> = LazyLock::new(|| {
         offset: AtomicI64::new(timeline.offset()),
         utc_offset: AtomicI64::new(timeline.utc_offset()),
         utc_ahead: UtcAhead::adjustable(),
-        look_at: AtomicU64::new(reading.uptime + LOOK_INTERVAL),
+        observe_at: AtomicU64::new(reading.uptime + OBSERVE_INTERVAL),
         steps: Steps::default(),
     }
 });
@@ -206,26 +207,26 @@ impl SharedTime {
         let utc_offset = self.utc_offset.load(Relaxed);
         if self.offset.load(Relaxed) != utc_offset
             || reading.differs_from(utc_offset)
-            || reading.uptime >= self.look_at.load(Relaxed)
+            || reading.uptime >= self.observe_at.load(Relaxed)
         {
-            self.look(reading);
+            self.observe(reading);
         }
         Time::saturating_from_micros(reading.uptime.saturating_add_signed(self.offset.load(Relaxed)))
     }
 
-    /// Lets the timeline look, unless another thread does at this moment.
+    /// Passes a reading to the timeline, unless another thread is doing so.
     #[cold]
-    fn look(&self, reading: &Reading) {
+    fn observe(&self, reading: &Reading) {
         let mut timeline = match self.timeline.try_lock() {
             Ok(timeline) => timeline,
             Err(TryLockError::Poisoned(timeline)) => timeline.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        let step = timeline.look(reading);
+        let step = timeline.observe(reading);
         self.offset.store(timeline.offset(), Relaxed);
         self.utc_offset.store(timeline.utc_offset(), Relaxed);
         self.utc_ahead.set(timeline.utc_ahead());
-        self.look_at.store(reading.uptime + LOOK_INTERVAL, Relaxed);
+        self.observe_at.store(reading.uptime + OBSERVE_INTERVAL, Relaxed);
         if let Some(step) = step {
             let Steps { forward, forward_micros, back, back_micros } = &self.steps;
             let (count, micros) = if step > 0 { (forward, forward_micros) } else { (back, back_micros) };

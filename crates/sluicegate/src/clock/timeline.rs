@@ -4,7 +4,7 @@
 //! State      utc    = UTC - uptime, as last measured
 //!            offset = time - uptime: equal to `utc` until UTC is set, and slewed towards it after
 //! Formula    time = uptime + offset;  UTC = time + (utc - offset)
-//! Promise    Between two looks the time advances by what elapsed, plus or minus 0.5 ms per second
+//! Promise    Between two readings the time advances by what elapsed, plus or minus 0.5 ms per second
 //!            (and never goes back). A step of UTC, however large, changes only `utc`.
 //! Step       UTC differs from what was measured before by more than 100 ms, plus 0.5 ms per second
 //!            since: two clocks may drift apart by that. Smaller differences are not counted.
@@ -46,8 +46,8 @@ pub(super) struct Reading {
 pub(super) struct Timeline {
     offset: i64,
     utc: i64,
-    /// The uptime of the latest look, which the drift since is measured from.
-    looked_at: u64,
+    /// The uptime of the latest reading: drift is measured since then.
+    observed_at: u64,
     /// The uptime up to which the offset was slewed.
     slewed_at: u64,
 }
@@ -69,20 +69,20 @@ impl Timeline {
     /// A time that is UTC now.
     pub(super) fn new(reading: &Reading) -> Timeline {
         let utc = reading.utc_offset();
-        Timeline { offset: utc, utc, looked_at: reading.uptime, slewed_at: reading.uptime }
+        Timeline { offset: utc, utc, observed_at: reading.uptime, slewed_at: reading.uptime }
     }
 
     /// Slews the offset, and notices whether UTC was set. Returns the size of a step in
     /// microseconds; negative for a step back.
-    pub(super) fn look(&mut self, reading: &Reading) -> Option<i64> {
+    pub(super) fn observe(&mut self, reading: &Reading) -> Option<i64> {
         // A thread that was held up after it read the clocks knows less than the others.
-        if reading.uptime < self.looked_at {
+        if reading.uptime < self.observed_at {
             return None;
         }
         // First towards what was known: a difference that is noticed only now may be a moment old.
         self.slew(reading.uptime);
-        let since = reading.uptime.saturating_sub(self.looked_at);
-        self.looked_at = reading.uptime;
+        let since = reading.uptime.saturating_sub(self.observed_at);
+        self.observed_at = reading.uptime;
         if !reading.differs_from(self.utc) {
             return None;
         }
@@ -145,16 +145,16 @@ mod tests {
         fn pass(&mut self, micros: u64) -> Option<i64> {
             self.uptime += micros;
             self.utc += micros;
-            self.look()
+            self.observe()
         }
 
         fn set(&mut self, by: i64) -> Option<i64> {
             self.utc = self.utc.saturating_add_signed(by);
-            self.look()
+            self.observe()
         }
 
-        fn look(&mut self) -> Option<i64> {
-            self.timeline.look(&Reading { uptime: self.uptime, utc: self.utc, gap: 2 })
+        fn observe(&mut self) -> Option<i64> {
+            self.timeline.observe(&Reading { uptime: self.uptime, utc: self.utc, gap: 2 })
         }
 
         fn time(&self) -> i64 {
@@ -215,12 +215,12 @@ mod tests {
         // 50 parts per million for ten hours without a call: 1.8 s.
         clocks.uptime += 10 * HOUR.cast_unsigned();
         clocks.utc += 10 * HOUR.cast_unsigned() + 1_800_000;
-        assert_eq!(clocks.look(), None);
+        assert_eq!(clocks.observe(), None);
         assert_eq!(clocks.utc(), clocks.utc.cast_signed());
     }
 
-    /// Random steps and looks: between any two looks the time advances by what elapsed, plus or
-    /// minus a 2000th of it, and UTC is exact.
+    /// Random steps and readings: between any two readings the time advances by what elapsed, plus
+    /// or minus a 2000th of it, and UTC is exact.
     #[test]
     fn the_time_is_slewed_by_at_most_half_a_millisecond_per_second() {
         let mut random: u64 = 1;

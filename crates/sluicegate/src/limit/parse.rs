@@ -299,24 +299,24 @@ fn smooth(rate: Rate, options: &mut Options<'_>) -> Result<Spec, SyntaxError> {
 
 /// A factor such as `3` or `2.5`.
 fn cold(word: &str) -> Result<ColdFactor, SyntaxError> {
-    let refuse = |problem: &str| {
+    let reject = |problem: &str| {
         let problem = format!("cold {} {problem}", quoted(word));
         SyntaxError::new(problem, "use 1 to 1000 with up to three places after the point, such as 3 or 2.5")
     };
     let (whole, part) = word.split_once('.').unwrap_or((word, "0"));
     let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(whole) || !is_number(part) {
-        return Err(refuse("is not a number"));
+        return Err(reject("is not a number"));
     }
     let places = part.trim_end_matches('0');
     if places.len() > 3 {
-        return Err(refuse("is too fine"));
+        return Err(reject("is too fine"));
     }
     format!("{whole}{places:0<3}")
         .parse()
         .ok()
         .and_then(ColdFactor::from_thousandths)
-        .ok_or_else(|| refuse("is not from 1 to 1000"))
+        .ok_or_else(|| reject("is not from 1 to 1000"))
 }
 
 fn windows(period: Period<'_>, options: &mut Options<'_>) -> Result<WindowSpec, SyntaxError> {
@@ -361,15 +361,15 @@ fn zone(word: &str) -> Result<Zone, SyntaxError> {
 
 fn moment(word: &str) -> Result<Time, SyntaxError> {
     let advice = "use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00";
-    let refuse = |problem: String| SyntaxError::new(problem, advice);
+    let reject = |problem: String| SyntaxError::new(problem, advice);
     let moment: Timestamp = Some(word)
         .filter(|word| is_rfc_3339(word))
         .and_then(|word| word.parse().ok())
-        .ok_or_else(|| refuse(format!("{} is not a time", quoted(word))))?;
+        .ok_or_else(|| reject(format!("{} is not a time", quoted(word))))?;
     u64::try_from(moment.as_microsecond())
         .ok()
         .and_then(Time::from_micros)
-        .ok_or_else(|| refuse(format!("{} is outside 1970 to 9892, all the time there is", quoted(word))))
+        .ok_or_else(|| reject(format!("{} is outside the years 1970 to 9892", quoted(word))))
 }
 
 /// Returns `true` for the shape of `2026-11-11T00:00:00[.123456]+08:00` or `Z`. There may be no

@@ -2,11 +2,13 @@
 
 use super::Limiter;
 use super::error::VerbError;
+use super::held_receipt::OpenOfSeveral;
 use crate::key::Fingerprint;
 use crate::limit::Limit;
-use crate::store::{self, StoreCall};
+use crate::store::{AllVerb, NotDecided, StoreCall, decide_all, decide_all_each};
 use sluicegate_core::all_of::peek_all;
 use sluicegate_core::decision::store::StoreDecision as _;
+use sluicegate_core::receipts::Receipt as Name;
 use sluicegate_core::{AnyLimit, Decision, Time};
 
 /// The most calls in one [`check_all`]. The shards of all their keys are locked while they are
@@ -28,10 +30,14 @@ impl<'a> Call<'a> {
         Call { limited: Some((limiter, key)), cost }
     }
 
-    /// A call on a key without a limit: it is always allowed and charges nothing. It has an index
-    /// among the calls, and takes one of the numbers of a settle.
+    /// A call on a key without a limit: it is always allowed and charges nothing. It keeps its
+    /// index among the calls, and its number in [`Limiter::settle_each`].
     pub fn unlimited(cost: u64) -> Call<'a> {
         Call { limited: None, cost }
+    }
+
+    pub(super) fn cost(&self) -> u64 {
+        self.cost
     }
 
     fn in_store(&self, index: usize) -> Option<StoreCall<'a>> {
@@ -45,7 +51,7 @@ fn limiters<'a, 'c>(calls: &'c [Call<'a>]) -> impl Iterator<Item = &'a Limiter> 
     calls.iter().filter_map(|call| Some(call.limited?.0))
 }
 
-fn now(calls: &[Call<'_>]) -> Time {
+pub(super) fn now(calls: &[Call<'_>]) -> Time {
     limiters(calls).next().map_or(Time::EPOCH, Limiter::now)
 }
 
@@ -82,9 +88,11 @@ pub fn check_all(calls: &[Call<'_>]) -> Result<Decision, VerbError> {
 /// # Errors
 /// As [`check_all`].
 pub fn check_all_at(calls: &[Call<'_>], now: Time) -> Result<Decision, VerbError> {
-    let behind = |calls| longest(&queue_denials(calls, now));
-    let decision = in_stores(calls, |in_stores| store::check_all(in_stores, now, behind(calls)))?;
-    limiters(calls).for_each(|limiter| limiter.observe(&decision));
+    let in_stores = in_stores(calls)?;
+    let behind = longest(&queue_denials(calls, now));
+    let decided = decide_all(&in_stores, now, behind, AllVerb::Check);
+    let decision = decided.map_err(|error| not_decided(calls, error))?;
+    observe(calls, &decision);
     Ok(decision)
 }
 
@@ -102,22 +110,58 @@ pub fn check_all_each(calls: &[Call<'_>]) -> Result<(Decision, Vec<Decision>), V
 /// # Errors
 /// As [`check_all`].
 pub fn check_all_each_at(calls: &[Call<'_>], now: Time) -> Result<(Decision, Vec<Decision>), VerbError> {
-    let (decision, each) = in_stores(calls, |in_stores| {
-        let behind = queue_denials(calls, now);
-        let (decision, each) = store::check_all_each(in_stores, now, longest(&behind))?;
-        Ok((decision, each_call(calls, each, behind)))
-    })?;
-    limiters(calls).for_each(|limiter| limiter.observe(&decision));
+    let (decision, each) = decide_each(calls, now, AllVerb::Check)?;
+    observe(calls, &decision);
     Ok((decision, each))
+}
+
+/// Decides calls, with a decision for each.
+pub(super) fn decide_each(
+    calls: &[Call<'_>],
+    now: Time,
+    verb: AllVerb,
+) -> Result<(Decision, Vec<Decision>), VerbError> {
+    let in_stores = in_stores(calls)?;
+    let behind = queue_denials(calls, now);
+    let decided = decide_all_each(&in_stores, now, longest(&behind), verb);
+    let (decision, each) = decided.map_err(|error| not_decided(calls, error))?;
+    Ok((decision, each_call(calls, each, behind)))
+}
+
+/// Calls the observers. No lock is held.
+pub(super) fn observe(calls: &[Call<'_>], decision: &Decision) {
+    limiters(calls).for_each(|limiter| limiter.observe(decision));
+}
+
+/// A limiter of the store that all calls are in; `None` if no call has a limit.
+///
+/// # Errors
+/// If they are in different stores.
+pub(super) fn only_store<'a>(calls: &[Call<'a>]) -> Result<Option<&'a Limiter>, VerbError> {
+    let in_stores = in_stores(calls)?;
+    let is_other = |call: &StoreCall<'_>| !call.is_same_store(&in_stores[0]);
+    if in_stores.iter().any(is_other) { Err(VerbError::StoresDiffer) } else { Ok(limiters(calls).next()) }
+}
+
+/// The contents of the receipt of several calls.
+pub(super) fn parts(calls: &[Call<'_>], name: Name) -> OpenOfSeveral {
+    let mut keys: Vec<Fingerprint> = Vec::new();
+    let part = |call: &Call<'_>| {
+        let (_, key) = call.limited?;
+        let index = keys.iter().position(|other| other.is(key)).unwrap_or_else(|| {
+            keys.push(key);
+            keys.len() - 1
+        });
+        // There are at most `CALLS_MAX` calls.
+        u8::try_from(index).ok()
+    };
+    let calls = calls.iter().map(part).collect();
+    OpenOfSeveral { name, keys, calls }
 }
 
 /// The decision of each call, from those of the calls with a limit: the denial of its key's queue,
 /// if it has one.
-pub(super) fn each_call(
-    calls: &[Call<'_>],
-    limited: Vec<Decision>,
-    behind: Vec<Option<Decision>>,
-) -> Vec<Decision> {
+fn each_call(calls: &[Call<'_>], limited: Vec<Decision>, behind: Vec<Option<Decision>>) -> Vec<Decision> {
     let mut limited = limited.into_iter();
     let alone = calls.iter().map(|call| call.limited.and_then(|_| limited.next()).unwrap_or_else(unlimited));
     alone.zip(behind).map(|(alone, behind)| behind.unwrap_or(alone)).collect()
@@ -130,9 +174,9 @@ pub(super) fn unlimited() -> Decision {
 
 /// A call never overtakes waiters: returns, for each call, the denial of its key's queue, if it has
 /// waiters.
-pub(super) fn queue_denials(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
-    let mut limited = calls.iter().filter_map(|call| call.limited);
-    if !limited.any(|(limiter, key)| limiter.queues().may_have_waiters(key)) {
+fn queue_denials(calls: &[Call<'_>], now: Time) -> Vec<Option<Decision>> {
+    let mut with_limit = calls.iter().filter_map(|call| call.limited);
+    if !with_limit.any(|(limiter, key)| limiter.queues().may_have_waiters(key)) {
         return vec![None; calls.len()];
     }
     let behind = calls.iter().enumerate().map(|(index, call)| {
@@ -148,23 +192,26 @@ pub(super) fn longest(behind: &[Option<Decision>]) -> Option<Decision> {
     denials.reduce(|longest, next| if next.retry_after() > longest.retry_after() { next } else { longest })
 }
 
-fn in_stores<'a, R>(
-    calls: &[Call<'a>],
-    decide: impl FnOnce(&[StoreCall<'a>]) -> Result<R, StoreCall<'a>>,
-) -> Result<R, VerbError> {
+/// The calls with a limit.
+fn in_stores<'a>(calls: &[Call<'a>]) -> Result<Vec<StoreCall<'a>>, VerbError> {
     if calls.len() > CALLS_MAX {
         return Err(VerbError::TooManyCalls(calls.len()));
     }
-    let in_stores: Vec<StoreCall<'_>> =
-        calls.iter().enumerate().filter_map(|(index, call)| call.in_store(index)).collect();
-    decide(&in_stores).map_err(|refused| cannot_combine(calls, refused.index))
+    Ok(calls.iter().enumerate().filter_map(|(index, call)| call.in_store(index)).collect())
+}
+
+fn not_decided(calls: &[Call<'_>], error: NotDecided) -> VerbError {
+    match error {
+        NotDecided::CannotCombine(index) => cannot_combine(calls, index),
+        NotDecided::NotReserved(error) => error.into(),
+    }
 }
 
 /// The error of a call that cannot be decided together with others.
-pub(super) fn cannot_combine(calls: &[Call<'_>], index: usize) -> VerbError {
+fn cannot_combine(calls: &[Call<'_>], index: usize) -> VerbError {
     let limited = calls.get(index).and_then(|call| call.limited);
-    // Only a limit that is its limiter's only one can be refused: no list has one that does not
-    // go with others.
+    // Only a limit that is its limiter's only one can be rejected: a list never contains a limit
+    // that cannot be combined with others.
     let limit = limited.and_then(|(limiter, _)| limiter.limits().first().cloned());
     let text = limit.as_ref().map(Limit::to_string).unwrap_or_default();
     match limit {

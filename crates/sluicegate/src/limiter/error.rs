@@ -105,8 +105,6 @@ pub enum VerbError {
     },
     /// The receipt was settled or cancelled, has expired or is void, so it cannot be extended.
     NotOpen,
-    /// This is not possible yet.
-    NotYet(&'static str),
 }
 
 impl fmt::Display for BuildError {
@@ -211,7 +209,6 @@ impl fmt::Display for VerbError {
             VerbError::NotOpen => f.write_str(
                 "the receipt is not open: it was settled, cancelled or reset, or has expired; reserve again",
             ),
-            VerbError::NotYet(what) => write!(f, "{what} is not possible yet; leave it out"),
         }
     }
 }
@@ -253,6 +250,7 @@ impl From<NotReserved> for VerbError {
             NotReserved::Unsupported(error) => VerbError::Unsupported(error),
             NotReserved::TooManyReceipts => VerbError::TooManyReceipts,
             NotReserved::TooManyReceiptsOfKey => VerbError::TooManyReceiptsOfKey,
+            NotReserved::NotOpen => VerbError::NotOpen,
         }
     }
 }

@@ -29,8 +29,8 @@ pub struct StoreStats {
     pub log_entries: usize,
     /// The most log entries it can hold.
     pub max_log_entries: usize,
-    /// Keys that were evicted to make room for log entries. They count as evicted, too. If this
-    /// grows, raise `max_log_entries`.
+    /// Log entries of keys that were evicted to make room for others; the keys count as evicted. If
+    /// this grows, raise `max_log_entries`.
     pub log_entries_evicted: u64,
     /// Denials because there was no room for another log entry. They count as denied, too.
     pub no_log_room: u64,
@@ -85,8 +85,8 @@ impl StoreStats {
 
 /// Receives every decision that could charge a key: a hook for metrics.
 ///
-/// It runs on the caller's thread after the decision, while no lock is held, so every call takes as
-/// much longer as it takes. Never label a metric by key: there may be millions.
+/// It runs on the caller's thread after the decision, while no lock is held, and
+/// the call returns when it is done. Never label a metric by key: there may be millions.
 ///
 /// ```
 /// use sluicegate::{Decision, Limiter, Observer};

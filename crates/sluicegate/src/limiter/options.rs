@@ -2,7 +2,8 @@
 
 use super::error::VerbError;
 use sluicegate_core::Span;
-use sluicegate_core::receipts::Ttl;
+use sluicegate_core::algorithm::Verb;
+use sluicegate_core::receipts::{ReserveTerms, Ttl};
 use sluicegate_core::time::YEAR;
 use std::time::Duration;
 
@@ -58,6 +59,17 @@ impl ReserveOptions {
     #[must_use]
     pub fn ttl(self, ttl: Ttl) -> ReserveOptions {
         ReserveOptions { ttl: Some(ttl), ..self }
+    }
+
+    /// The verb, which not every limit supports.
+    pub(crate) fn verb(&self) -> Verb {
+        if self.at_least.is_some() { Verb::ReserveAtLeast } else { Verb::Reserve }
+    }
+
+    #[doc(hidden)] // For backends.
+    pub fn terms(&self) -> ReserveTerms {
+        let &ReserveOptions { max_wait, at_least, ttl } = self;
+        ReserveTerms { max_wait, at_least, ttl }
     }
 
     /// Checks the options of a reservation of this cost.
@@ -128,7 +140,7 @@ mod tests {
                 "a reservation of at least some cost never waits; leave out the maximum wait, or at_least",
             ),
             (
-                options().ttl(Ttl::keep(Duration::from_nanos(999_000))),
+                options().ttl(Ttl::keep(Duration::from_micros(999))),
                 "a TTL of 999us is out of bounds; use 1 ms to 10 years",
             ),
             (

@@ -1,17 +1,16 @@
-//! Reservations: calls that are charged now and act after a delay. Until it is used, a receipt can
-//! cancel or settle one.
+//! Reservations: calls that are charged now and act after a delay. A receipt cancels or settles
+//! one, once.
 
 use super::Limiter;
-use super::check_all::Call;
+use super::check_all::{self, Call};
 use super::error::VerbError;
+use super::held_receipt::{HeldReceipts, Open};
 use super::options::ReserveOptions;
 use super::store_by_algorithm::on_store;
 use crate::ids::Receipt;
-use crate::key::{Fingerprint, Key};
-use crate::seal::Seal;
-use crate::store::{SlotKind, Store};
-use sluicegate_core::algorithm::Verb;
-use sluicegate_core::receipts::{Receipt as Name, ReserveCall};
+use crate::key::Key;
+use crate::store::{AllVerb, SlotKind, Store};
+use sluicegate_core::receipts::{Receipt as Name, ReserveCall, Then};
 use sluicegate_core::{Decision, Time};
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -20,8 +19,8 @@ use std::time::Duration;
 /// The answer to [`Limiter::reserve`]. If it is allowed, the cost is charged, and stays charged
 /// unless the reservation is cancelled or settled.
 ///
-/// Dropping it keeps the charge, as after a check. To cancel later or elsewhere,
-/// [`keep`](Reservation::keep) the receipt.
+/// Dropping it keeps the charge, as after a check; with [`Ttl::cancel`](crate::Ttl::cancel) until
+/// the receipt expires. To cancel later or elsewhere, [`keep`](Reservation::keep) the receipt.
 #[must_use = "a denied reservation charges nothing; check `allowed()` first"]
 pub struct Reservation {
     /// A limiter in the store of its keys; `None` if no call has a limit.
@@ -29,13 +28,8 @@ pub struct Reservation {
     decision: Decision,
     granted: u64,
     receipt: Option<Receipt>,
-}
-
-/// The contents of a receipt.
-#[derive(Clone, Copy)]
-struct Open {
-    key: Fingerprint,
-    name: Name,
+    /// Whether the charge is returned when the receipt expires.
+    cancels: bool,
 }
 
 impl Limiter {
@@ -81,27 +75,31 @@ impl Limiter {
     ) -> Result<Reservation, VerbError> {
         let options = options.into();
         options.checked(cost)?;
-        if options.at_least.is_some() {
-            return Err(VerbError::NotYet("at_least"));
-        }
-        if options.ttl.is_some() {
-            return Err(VerbError::NotYet("a TTL"));
-        }
         let key = self.fingerprint(key);
         let open = Open { key, name: self.next_receipt() };
-        if let Some(decision) = self.denied_by_queue(key, cost, now) {
-            self.supports(Verb::Reserve)?;
-            return Ok(Reservation { limiter: Some(self.clone()), decision, granted: 0, receipt: None });
+        if let Some(decision) = self.denied_by_queue(key, options.at_least.unwrap_or(cost), now) {
+            self.supports(options.verb())?;
+            return Ok(self.reservation(decision, 0, None, &options));
         }
         let receipt = open.sealed(&self.inner.seal);
-        let ask = ReserveCall { cost, max_wait: options.max_wait, receipt: open.name };
-        let decision = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
+        let ask = ReserveCall { cost, receipt: open.name, terms: options.terms() };
+        let (decision, granted) = on_store!(&self.inner.store, store => store.reserve(key, now, ask))?;
         let receipt = decision.allowed().then_some(receipt);
         // Before the observer runs, so that the receipt is not lost if the observer panics.
-        let granted = if decision.allowed() { cost } else { 0 };
-        let reservation = Reservation { limiter: Some(self.clone()), decision, granted, receipt };
+        let reservation = self.reservation(decision, granted, receipt, &options);
         self.observe(&decision);
         Ok(reservation)
+    }
+
+    fn reservation(
+        &self,
+        decision: Decision,
+        granted: u64,
+        receipt: Option<Receipt>,
+        options: &ReserveOptions,
+    ) -> Reservation {
+        let cancels = options.ttl.is_some_and(|ttl| ttl.then == Then::Cancel);
+        Reservation { limiter: Some(self.clone()), decision, granted, receipt, cancels }
     }
 
     /// Cancels a reservation whose receipt was kept: the part of its cost that still counts is
@@ -113,12 +111,7 @@ impl Limiter {
 
     /// Like [`Limiter::cancel`], at time `now`.
     pub fn cancel_at(&self, receipt: &Receipt, now: Time) -> bool {
-        let seal = &self.inner.seal;
-        let tag = self.tag();
-        let (cancelled, key) =
-            on_store!(&self.inner.store, store => receipt.cancel_in(store, seal, tag, now));
-        self.queues().usage_changed(self.host(), key);
-        cancelled
+        self.close(receipt, &[0], now) == Ok(Some(true))
     }
 
     /// Settles a reservation whose receipt was kept for what it actually used: the rest is
@@ -130,20 +123,15 @@ impl Limiter {
 
     /// Like [`Limiter::settle`], at time `now`.
     pub fn settle_at(&self, receipt: &Receipt, used: u64, now: Time) -> bool {
-        let (seal, used) = (&self.inner.seal, used);
-        let tag = self.tag();
-        let (settled, key) =
-            on_store!(&self.inner.store, store => receipt.settle_in(store, seal, tag, used, now));
-        self.queues().usage_changed(self.host(), key);
-        settled
+        self.close(receipt, &[used], now).is_ok_and(|returned| returned.is_some())
     }
 
     /// Settles a reservation of several calls for what they actually used: see [`Limiter::settle`].
-    /// There is one number for all calls, or one for each, in their order.
+    /// `used` is one number for all calls, or one per call in their order.
     ///
     /// # Errors
-    /// If there is another count of numbers (then the receipt stays open), or the receipt belongs
-    /// to a shared store.
+    /// If it has any other length (then the receipt stays open), or the receipt belongs to a shared
+    /// store.
     pub fn settle_each(&self, receipt: &Receipt, used: &[u64]) -> Result<bool, VerbError> {
         self.settle_each_at(receipt, used, self.now())
     }
@@ -153,13 +141,10 @@ impl Limiter {
     /// # Errors
     /// As [`Limiter::settle_each`].
     pub fn settle_each_at(&self, receipt: &Receipt, used: &[u64], now: Time) -> Result<bool, VerbError> {
-        let [used] = used else {
-            return Err(VerbError::WrongCount { numbers: used.len(), calls: 1 });
-        };
         if !receipt.is_of_memory() {
             return Err(VerbError::BadReceipt);
         }
-        Ok(self.settle_at(receipt, *used, now))
+        Ok(self.close(receipt, used, now)?.is_some())
     }
 
     /// Charges more to a reservation whose receipt was kept, as a reservation without a maximum
@@ -214,19 +199,39 @@ impl Limiter {
         ttl: Option<Duration>,
         now: Time,
     ) -> Result<Decision, VerbError> {
-        let _ = (receipt, costs, ttl, now);
-        Err(VerbError::NotYet("extending a reservation"))
+        let extended =
+            on_store!(&self.inner.store, store => self.held_in(store).extend(receipt, costs, ttl, now))?;
+        self.observe(&extended);
+        Ok(extended)
     }
 
     /// Discards a receipt; its charge stays.
     pub(crate) fn discard_receipt(&self, receipt: &Receipt) {
-        let Open { key, name } = receipt.opened(&self.inner.seal);
-        on_store!(&self.inner.store, store => store.discard_receipt(key, name));
+        on_store!(&self.inner.store, store => self.held_in(store).discard(receipt));
     }
 
-    /// The decision for cost 0 on a receipt's key.
+    fn close(&self, receipt: &Receipt, used: &[u64], now: Time) -> Result<Option<bool>, VerbError> {
+        on_store!(&self.inner.store, store => self.held_in(store).close(receipt, used, now))
+    }
+
+    fn held_in<'a, S: SlotKind>(&'a self, store: &'a Store<S>) -> HeldReceipts<'a, S> {
+        let (seal, queues) = (&*self.inner.seal, self.queues());
+        HeldReceipts { store, seal, queues, host: self.host(), limiter: self.tag() }
+    }
+
+    /// Returns `true` if a receipt of one call is for this key, whether or not it is open.
+    #[doc(hidden)]
+    pub fn is_receipt_of(&self, receipt: &Receipt, key: impl Key) -> bool {
+        let is_of_one = receipt.is_of_memory() && receipt.several().is_none();
+        is_of_one && Open::unsealed(receipt, &self.inner.seal).key.is(self.fingerprint(key))
+    }
+
+    /// The decision for cost 0 on the key of a receipt of one call.
     pub(crate) fn standing_at(&self, receipt: &Receipt, now: Time) -> Option<Decision> {
-        let key = receipt.is_of_memory().then(|| receipt.key(&self.inner.seal))?;
+        if !receipt.is_of_memory() || receipt.several().is_some() {
+            return None;
+        }
+        let Open { key, .. } = Open::unsealed(receipt, &self.inner.seal);
         Some(self.peek_fingerprint(self.tag().map_or(key, |tag| key.with_tag(tag)), 0, now))
     }
 
@@ -249,7 +254,7 @@ impl Limiter {
 /// As [`check_all`](crate::check_all); if the options do not fit (several calls have no
 /// `at_least`), the limiters do not share one store, or too many receipts are open.
 pub fn reserve_all(calls: &[Call<'_>], options: impl Into<ReserveOptions>) -> Result<Reservation, VerbError> {
-    reserve_all_at(calls, options, Time::EPOCH)
+    reserve_all_at(calls, options, check_all::now(calls))
 }
 
 /// Reserves several calls as one at a given time: see [`reserve_all`].
@@ -273,7 +278,7 @@ pub fn reserve_all_each(
     calls: &[Call<'_>],
     options: impl Into<ReserveOptions>,
 ) -> Result<(Reservation, Vec<Decision>), VerbError> {
-    reserve_all_each_at(calls, options, Time::EPOCH)
+    reserve_all_each_at(calls, options, check_all::now(calls))
 }
 
 /// Reserves several calls as one at a given time, with a decision for each: see
@@ -286,61 +291,29 @@ pub fn reserve_all_each_at(
     options: impl Into<ReserveOptions>,
     now: Time,
 ) -> Result<(Reservation, Vec<Decision>), VerbError> {
-    let _ = (calls, options.into(), now);
-    Err(VerbError::NotYet("reserving several calls"))
+    let options = options.into();
+    if options.at_least.is_some() {
+        return Err(VerbError::AtLeastOfSeveral);
+    }
+    options.checked(0)?;
+    let Some(limiter) = check_all::only_store(calls)? else {
+        let (decision, granted) = (check_all::unlimited(), cost_of(calls));
+        let each = vec![decision; calls.len()];
+        return Ok((Reservation { limiter: None, decision, granted, receipt: None, cancels: false }, each));
+    };
+    let open = check_all::parts(calls, limiter.next_receipt());
+    let verb = AllVerb::Reserve { receipt: open.name, max_wait: options.max_wait, ttl: options.ttl };
+    let receipt = open.sealed(&limiter.inner.seal);
+    let (decision, each) = check_all::decide_each(calls, now, verb)?;
+    let (granted, receipt) = if decision.allowed() { (cost_of(calls), Some(receipt)) } else { (0, None) };
+    // Before the observers run, so that the receipt is not lost if one panics.
+    let reservation = limiter.reservation(decision, granted, receipt, &options);
+    check_all::observe(calls, &decision);
+    Ok((reservation, each))
 }
 
-impl Receipt {
-    /// Returns the part of the charge that still counts to the key. Returns the key as well,
-    /// because unsealing a receipt costs more than all the rest.
-    pub(crate) fn cancel_in<S: SlotKind>(
-        &self,
-        store: &Store<S>,
-        seal: &Seal,
-        limiter: Option<u16>,
-        now: Time,
-    ) -> (bool, Fingerprint) {
-        let Open { key, name } = self.opened(seal);
-        let cancelled = store.close(key, limiter, now, name, |limits, states, receipts| {
-            receipts.cancel(limits, states, now, name)
-        });
-        (cancelled, key)
-    }
-
-    /// Changes the charge to what was used, and returns the key as well.
-    pub(crate) fn settle_in<S: SlotKind>(
-        &self,
-        store: &Store<S>,
-        seal: &Seal,
-        limiter: Option<u16>,
-        used: u64,
-        now: Time,
-    ) -> (bool, Fingerprint) {
-        let Open { key, name } = self.opened(seal);
-        let settled = store.close(key, limiter, now, name, |limits, states, receipts| {
-            receipts.settle(limits, states, now, name, used)
-        });
-        (settled, key)
-    }
-}
-
-impl Open {
-    fn sealed(self, seal: &Seal) -> Receipt {
-        Receipt::of_memory(seal.seal([self.key.high, self.key.low, self.name.0]))
-    }
-}
-
-impl Receipt {
-    /// Returns the key it belongs to. A forged receipt yields a key that no store holds.
-    pub(crate) fn key(&self, seal: &Seal) -> Fingerprint {
-        self.opened(seal).key
-    }
-
-    /// Unseals it. A forged receipt yields values that no store knows.
-    fn opened(&self, seal: &Seal) -> Open {
-        let [high, low, name] = seal.unseal(self.sealed());
-        Open { key: Fingerprint { high, low }, name: Name(name) }
-    }
+fn cost_of(calls: &[Call<'_>]) -> u64 {
+    calls.iter().map(Call::cost).fold(0, u64::saturating_add)
 }
 
 impl Reservation {
@@ -435,9 +408,9 @@ impl Reservation {
 }
 
 impl Drop for Reservation {
-    /// The receipt can no longer be used.
+    /// The receipt can no longer be used. One that cancels its charge when it expires still does.
     fn drop(&mut self) {
-        if let Some((limiter, receipt)) = self.take() {
+        if let Some((limiter, receipt)) = self.take().filter(|_| !self.cancels) {
             limiter.discard_receipt(&receipt);
         }
     }

@@ -7,7 +7,7 @@ use sluicegate_core::Decision;
 use std::time::Duration;
 
 /// A lease, or why there is none. Dropping a grant releases its lease: take it out with
-/// [`Grant::lease`] and keep it while the work goes on.
+/// [`Grant::lease`] and keep it until the work is done.
 ///
 /// ```
 /// use sluicegate::semaphore::Semaphore;

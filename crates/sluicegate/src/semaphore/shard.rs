@@ -36,7 +36,7 @@ use sluicegate_core::{Decision, FullPool, RetryAfter, Span, Time, Usage};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
-fn refused(denial: Denial, decision: Decision, waited: Span) -> Grant {
+fn denied_grant(denial: Denial, decision: Decision, waited: Span) -> Grant {
     Grant::new(Acquired::denied(denial, decision, waited), None)
 }
 
@@ -317,7 +317,7 @@ impl Shard {
             LeaseOutcome::Allowed { decision, granted, at } => {
                 self.new_grant(decision, at.since(since), granted)
             }
-            LeaseOutcome::Denied { denial, decision, at } => refused(denial, decision, at.since(since)),
+            LeaseOutcome::Denied { denial, decision, at } => denied_grant(denial, decision, at.since(since)),
         }
     }
 
@@ -401,7 +401,7 @@ impl Shard {
                 return grant;
             }
         }
-        refused(Denial::NoRoom, self.full_denial(caller, wait), Span::ZERO)
+        denied_grant(Denial::NoRoom, self.full_denial(caller, wait), Span::ZERO)
     }
 
     /// Reclaims capacity for a lease: the unused reserves of other shards, and expired leases.

@@ -5,20 +5,20 @@
 //! 2. a recovered key in them: dropping it is unobservable
 //! 3. while the store holds fewer, a slot freed by moving up to two keys to their other buckets
 //! 4. a recovered key anywhere in the shard, if there can be one
-//! 5. of at least three keys around the new one, the one whose eviction would let the least
-//!    through again: the one with the least used cost; of equals, the one that recovers first
+//! 5. of at least three keys around the new one, the one whose eviction would admit the least
+//!    again: the one with the least used cost; of equals, the one that recovers first
 //!    (or none, if the store denies new keys)
 //! ```
 //!
-//! So a flood of new keys, each with a little debt, evicts its own kind, and an offender at the
-//! limit stays. A key with a larger limit than others, that has used more than they can, stays too,
+//! So the keys of a flood, each with a little debt, evict each other, and an offender at the limit
+//! stays. A key with a larger limit than others, that has used more than they can, stays too,
 //! however small a share of its limit that is.
 //!
 //! In a store that several limiters share, a flood evicts keys of its own scope only: `shares.rs`
 //! says what each scope may hold, and step 5 considers only keys of scopes that exceed their share.
 //! Costs of different scopes may be in different units. So of the scopes that exceed their share,
-//! the one that does so by most gives way. Among untrusted limits, which share one part and differ
-//! from caller to caller, the used part of the limit counts instead of the used cost.
+//! the one that does so by most loses a key. Among untrusted limits, which share one part and
+//! differ from caller to caller, the used part of the limit counts instead of the used cost.
 //!
 //! # What an evicted key leaves behind
 //!
@@ -36,8 +36,6 @@ use super::{Full, Guarded, Locked, Store, Vacant, claim_beyond};
 use crate::key::Fingerprint;
 use crate::sync::{AtomicUsize, Ordering};
 use sluicegate_core::algorithm::Debt;
-use sluicegate_core::receipts::Receipts;
-use sluicegate_core::rollback::Times;
 use sluicegate_core::{FullPool, Span, Time};
 use std::mem;
 use std::sync::Arc;
@@ -109,8 +107,8 @@ pub(super) struct Demand {
     pool: Pool,
 }
 
-/// What evicting a key would let through again, comparable within its share: the used cost. Then
-/// the time until it recovers.
+/// The cost that evicting a key would admit again, comparable within its share. Then the time until
+/// it recovers.
 ///
 /// Untrusted limits have one share, and each caller makes its own. There it is the used part of
 /// the limit: otherwise large limits, of which little is used, would evict keys at small ones.
@@ -405,7 +403,8 @@ impl<S: SlotKind> Locked<'_, S> {
                 candidates.recovered = Some(slot);
                 return;
             };
-            candidates.soonest = candidates.soonest.min(debt.recovers_in);
+            let returns_in = self.next_return(slot).map_or(Span::MAX, |at| at.since(now));
+            candidates.soonest = candidates.soonest.min(debt.recovers_in).min(returns_in);
             if !evictable {
                 continue;
             }
@@ -448,23 +447,21 @@ impl<S: SlotKind> Locked<'_, S> {
     /// The debt of a slot's key; `None` if it has recovered.
     #[inline]
     pub(super) fn debt(&mut self, slot: usize, now: Time) -> Option<Debt> {
-        if self.is_old(slot) {
-            return self.debt_under_new_limits(slot, now);
+        if self.is_old(slot) || self.has_expired(self.table.key(slot), now) {
+            return self.debt_if_changed(slot, now);
         }
         let (Guarded { limits_by_tag, side_table, .. }, found) = (&mut *self.guarded, self.table.slot(slot));
         S::debt(SlotState { words: found.state, side_table, slot }, limits_by_tag.limits(found.tag()), now)
     }
 
-    /// The debt of a key that has not been converted to the current limits, as if it were converted
-    /// now. Only its next call converts it.
+    /// The debt of a key that has expired receipts, or has not been converted to the current
+    /// limits, as if it were changed now. Only its next call does that.
     #[cold]
-    fn debt_under_new_limits(&mut self, slot: usize, now: Time) -> Option<Debt> {
-        let (times, from) = (Times { now, latest: self.guarded.latest }, self.table.slot(slot).tag());
-        let mut state = S::read(self.state_of(slot), Clone::clone);
-        let (limits_by_tag, tag) =
-            (&self.guarded.limits_by_tag, self.guarded.limits_by_tag.tag_for(self.table.key(slot)));
-        limits_by_tag.adopt(&mut state, &mut Receipts::default(), from, tag, times);
-        S::debt_of(&state, limits_by_tag.limits(tag), now)
+    fn debt_if_changed(&mut self, slot: usize, now: Time) -> Option<Debt> {
+        let key = self.table.key(slot);
+        let state = self.copy(key, now);
+        let limits_by_tag = &self.guarded.limits_by_tag;
+        S::debt_of(&state, limits_by_tag.limits(limits_by_tag.tag_for(key)), now)
     }
 }
 

@@ -266,7 +266,7 @@ impl Store<AnySlot> {
     }
 }
 
-/// What the keys of a tag have used. The tag with the least gives way.
+/// What the keys of a tag have used. The tag with the least is evicted.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct TagDebt {
     /// The sum of the debts.

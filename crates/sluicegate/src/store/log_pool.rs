@@ -41,7 +41,7 @@ const CANDIDATES_MIN: usize = 16;
 
 /// A log that may be evicted.
 struct Candidate {
-    /// The least gives way: of the scope that exceeds its share by most, the least harm.
+    /// The least is evicted first: of the scope that exceeds its share by most, the least harm.
     order: (Reverse<usize>, (u64, Span)),
     shard: Option<usize>,
     slot: usize,
@@ -216,11 +216,12 @@ impl<S: SlotKind> Store<S> {
         {
             return;
         }
+        let entries = shard.log_capacity(slot);
         shard.void_receipts(shard.table.key(slot), &self.vacant);
         shard.clear(slot, &self.vacant);
         shard.guarded.counts.evicted += 1;
         self.vacant.keys.fetch_add(1, Ordering::Relaxed);
-        self.log_pool.evicted.fetch_add(1, Ordering::Relaxed);
+        self.log_pool.evicted.fetch_add(entries as u64, Ordering::Relaxed);
     }
 }
 

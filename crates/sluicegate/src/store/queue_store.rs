@@ -32,8 +32,10 @@ pub(crate) enum HeadCharge {
         /// When it was admitted.
         at: Time,
         charges: Charges,
-        /// When the next waiter is admissible, if there is one and that is known.
+        /// When the next waiter is due, if there is one and that is known.
         next: Option<Time>,
+        /// How often a charge of the shard has been returned because its receipt expired.
+        returns: u64,
     },
     /// The waiter is not admissible yet: the key was charged in the meantime.
     NotYet,
@@ -91,9 +93,9 @@ pub(crate) trait QueueStore: Send + Sync {
     /// A copy of a key's states.
     fn states_of(&self, key: Fingerprint, now: Time) -> Vec<AnyState>;
 
-    /// The first time, not before `from`, at which a call would be allowed without delay if no
-    /// other call came.
-    fn admissible_at(&self, key: Fingerprint, now: Time, from: Time, cost: u64) -> Option<Time>;
+    /// The first time, not before `from`, at which a call is due: it would be allowed without delay
+    /// if no other call came, or it may be, since a charge is returned because its receipt expires.
+    fn due_at(&self, key: Fingerprint, now: Time, from: Time, cost: u64) -> Option<Time>;
 
     /// Decides a call without charging it.
     fn peek(&self, key: Fingerprint, now: Time, cost: u64) -> Decision;
@@ -110,8 +112,15 @@ pub(crate) trait QueueStore: Send + Sync {
     ) -> HeadCharge;
 
     /// Rolls back the charges of a waiter that was dropped, and adjusts the later charges of the
-    /// `others`.
-    fn roll_back(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]);
+    /// `others`. If charges were returned since because their receipts expired, which is known by
+    /// `returns`, it is not known any more what the waiter's charges can return: then nothing is.
+    fn roll_back(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        held_and_returns: (&Charges, u64),
+        others: &mut [Charges],
+    );
 
     /// Converts the key's state to its current limits, which apply from now on.
     fn adopt_limits(&self, key: Fingerprint, now: Time);
@@ -136,8 +145,12 @@ impl<S: SlotKind> QueueStore for Store<S> {
         S::into_states(shard.copy(key, now), limits)
     }
 
-    fn admissible_at(&self, key: Fingerprint, now: Time, from: Time, cost: u64) -> Option<Time> {
-        self.read(key, now, |limits, states| earliest_admission(limits, states, from, cost))
+    fn due_at(&self, key: Fingerprint, now: Time, from: Time, cost: u64) -> Option<Time> {
+        let mut shard = self.lock(self.shard_of(key));
+        let admission = self
+            .read_in(&mut shard, key, now, |limits, states| earliest_admission(limits, states, from, cost));
+        let next_return = shard.guarded.receipt_table.as_ref().and_then(|open| open.next_return(key));
+        admission.map(|admission| sooner(admission, next_return, from))
     }
 
     fn peek(&self, key: Fingerprint, now: Time, cost: u64) -> Decision {
@@ -158,17 +171,31 @@ impl<S: SlotKind> QueueStore for Store<S> {
             let charges = Charges::make(limits, states, as_of, cost);
             receipts.charged(as_of);
             let next = then.and_then(|cost| earliest_admission(limits, states, at, cost));
-            HeadCharge::Charged { decision: peek_list(limits, states, at, 0), at, charges, next }
+            let next = next.map(|next| sooner(next, receipts.next_return(), at));
+            HeadCharge::Charged { decision: peek_list(limits, states, at, 0), at, charges, next, returns: 0 }
         });
-        let charged = charged.unwrap_or_else(|full| HeadCharge::NoRoom(shard.denial(full, key)));
-        if let HeadCharge::Charged { decision, .. } = &charged {
+        let mut charged = charged.unwrap_or_else(|full| HeadCharge::NoRoom(shard.denial(full, key)));
+        if let HeadCharge::Charged { decision, returns, .. } = &mut charged {
             shard.guarded.counts.decided(decision);
+            *returns = shard.guarded.returns;
         }
         charged
     }
 
-    fn roll_back(&self, key: Fingerprint, now: Time, held: &Charges, others: &mut [Charges]) {
+    fn roll_back(
+        &self,
+        key: Fingerprint,
+        now: Time,
+        (held, returns): (&Charges, u64),
+        others: &mut [Charges],
+    ) {
         let mut shard = self.lock(self.shard_of(key));
+        if let Some(slot) = shard.find(key) {
+            shard.bring_up_to_date(slot, key, now, &self.vacant);
+        }
+        if shard.guarded.returns != returns {
+            return;
+        }
         let latest = shard.guarded.latest;
         // An evicted key has no debt, so nothing is returned and no slot is needed.
         let _ = self.with_key_in(&mut shard, key, now, |limits, states, receipts| {
@@ -186,6 +213,11 @@ impl<S: SlotKind> QueueStore for Store<S> {
     fn count(&self, key: Fingerprint, decision: &Decision) {
         self.lock(self.shard_of(key)).guarded.counts.decided(decision);
     }
+}
+
+/// The time of an admission, or of a charge's return that comes before it.
+fn sooner(admission: Time, next_return: Option<Time>, from: Time) -> Time {
+    next_return.map_or(admission, |returned_at| admission.min(returned_at.max(from)))
 }
 
 impl<S: SlotKind> Store<S> {

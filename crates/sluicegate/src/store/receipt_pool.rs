@@ -135,12 +135,12 @@ impl<S: SlotKind> Locked<'_, S> {
     ) -> usize {
         let mut evicted = 0;
         let visited = self.visit_receipts(keys, now, &store.vacant, |owner, key, receipts, drop| {
-            drop(receipts, made_before(now));
+            drop(receipts, Some(made_before(now)));
             if demand.deny || !demand.may_evict(owner) {
                 return;
             }
             let before = receipts.len();
-            drop(receipts, Time::MAX);
+            drop(receipts, None);
             evicted += before - receipts.len();
             if let Some(made) = receipts.oldest().filter(|_| !demand.is_own(owner))
                 && lent.as_ref().is_none_or(|lent| made < lent.made)
@@ -179,27 +179,66 @@ impl<S: SlotKind> Locked<'_, S> {
 
     /// Drops the expired receipts of up to this many keys.
     pub(super) fn drop_expired_receipts(&mut self, keys: usize, now: Time, vacant: &Vacant) {
-        self.visit_receipts(keys, now, vacant, |_, _, receipts, drop| drop(receipts, made_before(now)));
+        self.visit_receipts(keys, now, vacant, |_, _, receipts, drop| drop(receipts, Some(made_before(now))));
+    }
+
+    /// Drops expired receipts of a key that has too many.
+    #[cold]
+    pub(super) fn drop_worthless_of(&mut self, key: Fingerprint, now: Time, vacant: &Vacant) {
+        let slot = self.find(key);
+        let Guarded { limits_by_tag, receipt_table, side_table, .. } = &mut *self.guarded;
+        let Some(KeyReceipts { tag, receipts }) = receipt_table.as_mut().and_then(|open| open.get_mut(key))
+        else {
+            return;
+        };
+        let (tag, before) = (*tag, receipts.len());
+        let limits = limits_by_tag.limits_of(tag);
+        let mut expire = |state: &mut S::State| {
+            receipts.expire_worthless(
+                limits,
+                S::states_mut(state, limits.len()),
+                now,
+                Some(made_before(now)),
+            );
+        };
+        match slot {
+            None => expire(&mut S::State::default()),
+            Some(slot) => {
+                S::update(SlotState { words: self.table.slot(slot).state, side_table, slot }, expire);
+            }
+        }
+        let closed = before - receipts.len();
+        self.receipts_closed(tag, closed, vacant);
     }
 
     /// Visits the receipts of up to this many keys. `act` is called with their share, the key, its
-    /// receipts, and a function that drops those which are worthless and were made before a time.
+    /// receipts, and a function that drops those which are worthless and were made before a time,
+    /// if one is given.
     fn visit_receipts(
         &mut self,
         keys: usize,
         now: Time,
         vacant: &Vacant,
-        mut act: impl FnMut(Option<&Arc<Share>>, Fingerprint, &mut Receipts, &mut dyn FnMut(&mut Receipts, Time)),
+        mut act: impl FnMut(
+            Option<&Arc<Share>>,
+            Fingerprint,
+            &mut Receipts,
+            &mut dyn FnMut(&mut Receipts, Option<Time>),
+        ),
     ) -> usize {
         let (table, displaced) = (self.table, self.guarded.displaced);
         let Guarded { limits_by_tag, receipt_table, side_table, .. } = &mut *self.guarded;
         let Some(open) = receipt_table else { return 0 };
+        let mut expired = Vec::new();
         let visited = open.visit(keys, |key, KeyReceipts { tag, receipts }| {
+            if receipts.has_expired(now) {
+                expired.push(key.with_tag(*tag));
+            }
             let (key, limits) = (key.with_tag(*tag), limits_by_tag.limits_of(*tag));
             let owner = limits_by_tag.share(*tag);
             let before = receipts.len();
             let slot = table.find(key, displaced);
-            let mut drop = |receipts: &mut Receipts, made_before: Time| {
+            let mut drop = |receipts: &mut Receipts, made_before: Option<Time>| {
                 let mut expire = |state: &mut S::State| {
                     let states = S::states_mut(state, limits.len());
                     receipts.expire_worthless(limits, states, now, made_before);
@@ -220,11 +259,14 @@ impl<S: SlotKind> Locked<'_, S> {
             }
         });
         self.drop_empty_table();
+        for key in expired {
+            self.expire_receipts(self.find(key), key, now, vacant);
+        }
         visited
     }
 }
 
 /// Receipts made before this are expired if their cost no longer counts.
-fn made_before(now: Time) -> Time {
+pub(super) fn made_before(now: Time) -> Time {
     Time::saturating_from_micros(now.as_micros().saturating_sub(KEPT_AT_LEAST.as_micros()))
 }

@@ -6,9 +6,9 @@
 
 use super::Vacant;
 use super::limit_versions::LimitsByTag as _;
-use super::shard::Locked;
+use super::shard::{Guarded, Locked};
 use super::shares::Pool;
-use super::slot_kind::SlotKind;
+use super::slot_kind::{SlotKind, SlotState};
 use crate::key::Fingerprint;
 use crate::sync::Ordering;
 use sluicegate_core::Time;
@@ -36,6 +36,26 @@ impl ReceiptTable {
         if let Some(entry) = self.keys.get_mut(&key.with_tag(0)) {
             entry.receipts.charged(now);
         }
+    }
+
+    /// The receipts of a key, if some of them have expired.
+    pub(super) fn with_expired(&self, key: Fingerprint, now: Time) -> Option<&Receipts> {
+        self.keys.get(&key.with_tag(0)).map(|entry| &entry.receipts).filter(|open| open.has_expired(now))
+    }
+
+    /// The receipts of a key.
+    pub(super) fn get_mut(&mut self, key: Fingerprint) -> Option<&mut KeyReceipts> {
+        self.keys.get_mut(&key.with_tag(0))
+    }
+
+    /// Whether each limit of the key has its part of a receipt.
+    pub(super) fn charged_under(&self, key: Fingerprint, receipt: Receipt) -> Option<Vec<bool>> {
+        self.keys.get(&key.with_tag(0))?.receipts.charged_under(receipt)
+    }
+
+    /// The next moment at which a charge of the key is returned because its receipt expires.
+    pub(super) fn next_return(&self, key: Fingerprint) -> Option<Time> {
+        self.keys.get(&key.with_tag(0))?.receipts.next_return()
     }
 
     /// The tag of the limits that this receipt of the key is in terms of, if it is open.
@@ -92,6 +112,82 @@ impl ReceiptTable {
 }
 
 impl<S: SlotKind> Locked<'_, S> {
+    /// Closes the receipts of a key that have expired. Without a slot the key has recovered, and
+    /// nothing is returned.
+    #[inline]
+    pub(super) fn expire_receipts(
+        &mut self,
+        slot: Option<usize>,
+        key: Fingerprint,
+        now: Time,
+        vacant: &Vacant,
+    ) {
+        if self.guarded.receipt_table.is_some() {
+            self.find_and_expire_receipts(slot, key, now, vacant);
+        }
+    }
+
+    #[cold]
+    fn find_and_expire_receipts(
+        &mut self,
+        slot: Option<usize>,
+        key: Fingerprint,
+        now: Time,
+        vacant: &Vacant,
+    ) {
+        let Guarded { limits_by_tag, receipt_table, side_table, returns, none_recovers_before, .. } =
+            &mut *self.guarded;
+        let Some(open) = receipt_table else { return };
+        let entry = open.keys.get_mut(&key.with_tag(0)).filter(|entry| entry.receipts.has_expired(now));
+        let Some(KeyReceipts { tag, receipts }) = entry else { return };
+        let (tag, before) = (*tag, receipts.len());
+        // A key's state and receipts have one tag.
+        let limits = limits_by_tag.limits_of(tag);
+        let mut expire = |state: &mut S::State| {
+            let held = S::log_capacity(state);
+            let returned = receipts.expire(limits, S::states_mut(state, limits.len()), now);
+            (returned, held, S::log_capacity(state))
+        };
+        let (returned, held, holds) = match slot {
+            None => expire(&mut S::State::default()),
+            Some(slot) => {
+                S::update(SlotState { words: self.table.slot(slot).state, side_table, slot }, expire)
+            }
+        };
+        let closed = before - receipts.len();
+        if receipts.is_empty() {
+            open.keys.remove(&key.with_tag(0));
+        }
+        if returned {
+            *returns += 1;
+            // The key may recover sooner.
+            *none_recovers_before = Time::EPOCH;
+        }
+        self.receipts_closed(tag, closed, vacant);
+        if let Some(slot) = slot {
+            self.log_entries_changed(slot, held, holds, vacant);
+        }
+        self.drop_empty_table();
+    }
+
+    /// Returns `true` if a key has receipts that have expired.
+    #[inline]
+    pub(super) fn has_expired(&self, key: Fingerprint, now: Time) -> bool {
+        self.guarded.receipt_table.as_ref().is_some_and(|open| open.with_expired(key, now).is_some())
+    }
+
+    /// The number of open receipts of a key, extensions included.
+    pub(super) fn receipts_of(&self, key: Fingerprint) -> usize {
+        let open = self.guarded.receipt_table.as_ref();
+        open.and_then(|open| open.keys.get(&key.with_tag(0))).map_or(0, |entry| entry.receipts.len())
+    }
+
+    /// The next moment at which a charge of the key in a slot is returned because its receipt
+    /// expires.
+    pub(super) fn next_return(&self, slot: usize) -> Option<Time> {
+        self.guarded.receipt_table.as_ref()?.next_return(self.table.key(slot))
+    }
+
     /// Takes out the receipts of a key, in terms of its current limits, to be put back with
     /// [`Locked::put_receipts`]. Those of a key with a slot have been converted with its state.
     #[inline]
@@ -121,6 +217,9 @@ impl<S: SlotKind> Locked<'_, S> {
     #[inline]
     pub(super) fn put_all(&mut self, key: Fingerprint, taken: KeyReceipts) {
         if !taken.receipts.is_empty() {
+            if let Some(returns_at) = taken.receipts.next_return() {
+                self.guarded.none_recovers_before = self.guarded.none_recovers_before.min(returns_at);
+            }
             let open = self.guarded.receipt_table.get_or_insert_default();
             open.keys.insert(key.with_tag(0), taken);
         } else if self.guarded.receipt_table.is_some() {

@@ -34,6 +34,8 @@ pub(super) struct Guarded<S: SlotKind> {
     pub(super) latest: Time,
     /// `None` while the shard has no open receipt, which is nearly always.
     pub(super) receipt_table: Option<Box<ReceiptTable>>,
+    /// How often a charge was returned because its receipt expired.
+    pub(super) returns: u64,
     /// The primary buckets of keys that may be in their secondary bucket.
     pub(super) displaced: Displaced,
     pub(super) counts: StoreCounts,
@@ -73,6 +75,7 @@ impl<S: SlotKind> Shard<S> {
             limits_by_tag: Arc::clone(limits_by_tag),
             latest: Time::EPOCH,
             receipt_table: None,
+            returns: 0,
             displaced: Displaced::default(),
             counts: StoreCounts::default(),
             none_recovers_before: Time::EPOCH,
@@ -112,13 +115,18 @@ impl<S: SlotKind> Locked<'_, S> {
         None
     }
 
-    /// Returns a copy of a key's state, converted to its current limits. The stored state is not
-    /// converted: only an operation that may change the key does that.
+    /// Returns a copy of a key's state as it would be if the key were changed now: without the
+    /// charges that expired receipts return, and converted to its current limits. The stored state
+    /// stays as it is: only an operation that may change the key does that.
     pub(super) fn copy(&mut self, key: Fingerprint, now: Time) -> S::State {
         let Some(slot) = self.find(key) else { return S::State::default() };
         let mut copy = S::read(self.state_of(slot), Clone::clone);
-        let limits_by_tag = &self.guarded.limits_by_tag;
+        let Guarded { limits_by_tag, receipt_table, .. } = &*self.guarded;
         let (from, tag) = (self.table.slot(slot).tag(), limits_by_tag.tag_for(key));
+        if let Some(expired) = receipt_table.as_ref().and_then(|open| open.with_expired(key, now)) {
+            let limits = limits_by_tag.limits_of(from);
+            expired.clone().expire(limits, S::states_mut(&mut copy, limits.len()), now);
+        }
         if from != tag {
             let times = Times { now, latest: self.guarded.latest };
             limits_by_tag.adopt(&mut copy, &mut Receipts::default(), from, tag, times);
@@ -187,11 +195,12 @@ impl<S: SlotKind> Locked<'_, S> {
         self.guarded.limits_by_tag.is_old(self.table.slot(slot).tag())
     }
 
-    /// Converts a slot's state, and the key's receipts, to the key's current limits if other limits
-    /// wrote them.
+    /// Closes the key's receipts that have expired. Then converts the slot's state, and the
+    /// receipts, to the key's current limits if other limits wrote them.
     #[inline]
     pub(super) fn bring_up_to_date(&mut self, slot: usize, key: Fingerprint, now: Time, vacant: &Vacant) {
         self.guarded.latest = now.max(self.guarded.latest);
+        self.expire_receipts(Some(slot), key, now, vacant);
         let tag = self.guarded.limits_by_tag.tag_for(key);
         if self.table.slot(slot).tag() != tag {
             self.adopt(slot, tag, now, vacant);
@@ -217,7 +226,10 @@ impl<S: SlotKind> Locked<'_, S> {
         let times = Times { now, latest: self.guarded.latest };
         let KeyReceipts { tag: from, receipts } = taken;
         let before = receipts.len();
+        let old = self.guarded.limits_by_tag.limits_of(*from);
+        let returned = receipts.expire(old, S::states_mut(state, old.len()), now);
         self.guarded.limits_by_tag.adopt(state, receipts, *from, tag, times);
+        self.guarded.returns += u64::from(returned);
         vacant.receipts.fetch_add(before - receipts.len(), Ordering::Relaxed);
         // A scope can have trusted and untrusted limiters.
         let limits_by_tag = &self.guarded.limits_by_tag;

@@ -61,14 +61,27 @@ pub(super) struct KeyQueue {
     known_cost: u64,
     /// The limits that the queue was planned with, if it was.
     limits: Option<Arc<[AnyLimit]>>,
+    /// How often a charge of the key's shard had been returned because its receipt expired, when
+    /// the latest waiter was charged.
+    returns: u64,
 }
 
 /// The woken waiters of a queue that have not polled. Until then their charges can be rolled back.
 #[derive(Default)]
 struct Woken {
-    waiters: Vec<(WaiterIndex, Decision, Time)>,
+    waiters: Vec<WokenWaiter>,
     /// The charges of each.
     charges: Vec<Charges>,
+}
+
+/// A waiter that was woken and has not polled.
+struct WokenWaiter {
+    waiter: WaiterIndex,
+    decision: Decision,
+    /// When it was woken.
+    at: Time,
+    /// How often a charge of its shard had been returned because its receipt expired.
+    returns: u64,
 }
 
 /// The locked state of all queues.
@@ -196,9 +209,9 @@ impl<'a> LockedQueues<'a> {
         }
         match self.state.waiters.remove(waiter) {
             WaiterState::Admitted { key, index } => {
-                let ((_, decision, at), _) = self.remove_woken(key, index)?;
+                let (woken, _) = self.remove_woken(key, index)?;
                 self.after_woken_removed(key);
-                Some(WaitOutcome::Admitted(decision, at))
+                Some(WaitOutcome::Admitted(woken.decision, woken.at))
             }
             WaiterState::Denied(outcome) => {
                 let (denial, decision, at) = *outcome;
@@ -213,13 +226,14 @@ impl<'a> LockedQueues<'a> {
             WaiterState::Free | WaiterState::Denied(_) => {}
             WaiterState::Admitted { key, index } => {
                 let now = self.now();
-                let Some((_, charges)) = self.remove_woken(key, index) else { return };
+                let Some((woken, charges)) = self.remove_woken(key, index) else { return };
                 if let Some(queue) = self.state.by_key.get_mut(&id(key)) {
                     // The charges of waiters that were woken later lie on top of this one, and the
                     // waiters behind it may become due sooner. The key is decided under its current
                     // limits.
                     if !charges.each().is_empty() {
-                        self.host.store().roll_back(queue.key, now, &charges, &mut queue.woken.charges);
+                        let held = (&charges, woken.returns);
+                        self.host.store().roll_back(queue.key, now, held, &mut queue.woken.charges);
                     }
                     queue.replan();
                 }
@@ -310,8 +324,7 @@ impl<'a> LockedQueues<'a> {
             && let Some((&waiter, &QueuedCall { cost, until, .. })) = queue.waiting.head()
         {
             let key = queue.key;
-            let Some(due_at) = queue.due_at.take().or_else(|| store.admissible_at(key, now, from, cost))
-            else {
+            let Some(due_at) = queue.due_at.take().or_else(|| store.due_at(key, now, from, cost)) else {
                 queue.waiting.dequeue();
                 queue.replan();
                 self.queues.waiters_removed(key, 1);
@@ -338,14 +351,15 @@ impl<'a> LockedQueues<'a> {
                 continue;
             }
             match store.charge_head(key, (at, now), cost, queue.waiting.second().map(|ask| ask.cost)) {
-                HeadCharge::Charged { decision, at, charges, next } => {
+                HeadCharge::Charged { decision, at, charges, next, returns } => {
                     queue.waiting.dequeue();
-                    if at > due_at {
+                    if at > due_at || returns != queue.returns {
                         queue.replan();
+                        queue.returns = returns;
                     }
                     queue.due_at = next;
                     let index = queue.woken.waiters.len();
-                    queue.woken.waiters.push((waiter, decision, now));
+                    queue.woken.waiters.push(WokenWaiter { waiter, decision, at: now, returns });
                     queue.woken.charges.push(charges);
                     self.queues.waiter_woken();
                     self.resolve(waiter, WaiterState::Admitted { key, index });
@@ -396,17 +410,13 @@ impl<'a> LockedQueues<'a> {
     }
 
     /// Removes a woken waiter that has polled or is gone: its outcome, and its charges.
-    fn remove_woken(
-        &mut self,
-        key: Fingerprint,
-        index: usize,
-    ) -> Option<((WaiterIndex, Decision, Time), Charges)> {
+    fn remove_woken(&mut self, key: Fingerprint, index: usize) -> Option<(WokenWaiter, Charges)> {
         let QueueState { by_key, waiters, .. } = &mut *self.state;
         let Woken { waiters: woken, charges } = &mut by_key.get_mut(&id(key))?.woken;
         let outcome = (woken.swap_remove(index), charges.swap_remove(index));
         // The last one has taken its index.
-        if let Some((moved, ..)) = woken.get(index) {
-            waiters.replace(*moved, WaiterState::Admitted { key, index });
+        if let Some(moved) = woken.get(index) {
+            waiters.replace(moved.waiter, WaiterState::Admitted { key, index });
         }
         self.queues.woken_removed(key);
         Some(outcome)
@@ -462,6 +472,7 @@ impl KeyQueue {
             woken: Woken::default(),
             known_cost: 0,
             limits: None,
+            returns: 0,
         }
     }
 

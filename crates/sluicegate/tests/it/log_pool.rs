@@ -112,3 +112,18 @@ fn resets_and_recovery_return_log_entries() {
     (0..200_u32).for_each(|key| limiter.reset(key));
     assert_eq!(limiter.stats().log_entries, 0);
 }
+
+#[test]
+fn entries_of_evicted_logs_are_counted() {
+    let clock = ManualClock::default();
+    let builder = Limiter::builder("sliding-log 100/60s").max_keys(300).max_log_entries(100);
+    let limiter = builder.clock(clock.clone()).build().unwrap();
+    for _ in 0..100 {
+        clock.advance(Duration::from_micros(1));
+        assert!(limiter.check("first").allowed());
+    }
+    assert_eq!((limiter.stats().log_entries, limiter.stats().log_entries_evicted), (100, 0));
+    assert!(limiter.check("second").allowed());
+    let stats = limiter.stats();
+    assert_eq!((stats.evicted, stats.log_entries_evicted), (1, 100), "one key, with its entries");
+}

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod bounded;
+#[cfg(not(loom))]
+mod budgets;
 mod calendar;
 mod change;
 mod check_all;
@@ -16,6 +18,7 @@ mod large_counts;
 mod limiter;
 mod log_pool;
 mod memory_store;
+mod published_failures;
 mod reserve;
 #[cfg(not(loom))]
 mod semaphore;

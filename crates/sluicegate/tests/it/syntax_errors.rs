@@ -55,7 +55,7 @@ fn each_error_points_at_the_word() {
         ("sliding-log 5/-1s", r#"sliding-log 5/-1s: period "-1s" is not a whole number and a unit; use a smaller unit for parts, such as 1500ms for 1.5 s"#.to_owned()),
         ("fixed-window 5/day tz=", r#"fixed-window 5/day tz=: "tz=" has no value; fixed-window takes start=first, start=TIME or tz=ZONE"#.to_owned()),
         ("token-bucket 5/s =5", r#"token-bucket 5/s =5: "=5" is not an option; token-bucket takes burst=N initial=N start=TIME"#.to_owned()),
-        ("fixed-window 5/h start=9999-01-01T00:00:00Z", r#"fixed-window 5/h start=9999-01-01T00:00:00Z: "9999-01-01T00:00:00Z" is outside 1970 to 9892, all the time there is; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
+        ("fixed-window 5/h start=9999-01-01T00:00:00Z", r#"fixed-window 5/h start=9999-01-01T00:00:00Z: "9999-01-01T00:00:00Z" is outside the years 1970 to 9892; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
         ("sliding-log 5/60", format!(r#"sliding-log 5/60: "60" has no unit; add one of {UNITS}"#)),
         ("sliding-log 5/", format!("sliding-log 5/: the period after / is missing; add one of {UNITS}")),
         ("sliding-log 5", r#"sliding-log 5: "5" is not COUNT/PERIOD; write how many in how long without a space, such as 5/60s"#.to_owned()),
@@ -80,7 +80,7 @@ fn each_error_points_at_the_word() {
         ("fixed-window 5/day tz=+24:00", r#"fixed-window 5/day tz=+24:00: unknown time zone "+24:00"; use a name such as Asia/Shanghai, or an offset such as +08:00"#.to_owned()),
         ("fixed-window 5/h start=noon", r#"fixed-window 5/h start=noon: "noon" is not a time; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
         ("fixed-window 5/h start=2026-11-11T00:00:00", r#"fixed-window 5/h start=2026-11-11T00:00:00: "2026-11-11T00:00:00" is not a time; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
-        ("fixed-window 5/h start=1969-12-31T23:59:59Z", r#"fixed-window 5/h start=1969-12-31T23:59:59Z: "1969-12-31T23:59:59Z" is outside 1970 to 9892, all the time there is; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
+        ("fixed-window 5/h start=1969-12-31T23:59:59Z", r#"fixed-window 5/h start=1969-12-31T23:59:59Z: "1969-12-31T23:59:59Z" is outside the years 1970 to 9892; use an RFC 3339 time with its offset, such as 2026-11-11T00:00:00+08:00"#.to_owned()),
         ("token-bucket 5/s start=2026-11-11T00:00:00Z", "token-bucket 5/s start=2026-11-11T00:00:00Z: start= says since when a bucket with initial= has been filling; add initial=, such as initial=0, or leave start= out".to_owned()),
     ];
     for (text, expected) in rows {

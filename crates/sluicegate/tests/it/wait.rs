@@ -9,4 +9,5 @@ mod order;
 mod overtaking;
 mod random;
 mod real_time;
+mod returned;
 mod runtimes;

@@ -127,8 +127,9 @@ fn hystrix_1723_an_unreported_probe_counts_as_failed() {
     assert_eq!(payments.state(), State::Closed);
 }
 
-/// resilience4j#935: some of the permitted calls never told how they ended. With all permits gone
-/// and too few outcomes it stayed half-open for ever, as waiting there has no limit by default.
+/// resilience4j#935: some of the permitted calls never reported how they ended. With all permits
+/// gone and too few outcomes it stayed half-open for ever, as waiting there has no limit by
+/// default.
 #[test]
 fn resilience4j_935_unreturned_permits_do_not_block_half_open() {
     let (payments, clock) = breaker("breaker 50%/4calls probes=3 probe-ttl=2s");
@@ -164,7 +165,7 @@ fn resilience4j_903_slow_probes_do_not_age_out() {
 }
 
 /// resilience4j#1389: an `Error` that no handler expects went past the breaker, so a permitted call
-/// ended untold, and it stuck half-open.
+/// ended unreported, and it stuck half-open.
 #[test]
 fn resilience4j_1389_a_probe_that_panics_has_failed() {
     let (payments, clock) = breaker("breaker 50%/4calls");

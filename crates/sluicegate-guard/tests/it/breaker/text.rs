@@ -64,7 +64,7 @@ fn each_error_names_the_word() {
         ("breaker 50%/100", r#"window "100" has no unit; write a time such as 10s, or calls such as 100calls, up to 100000"#.to_owned()),
         ("breaker 50%/10x", format!(r#"unknown unit "x"; use {UNITS}"#)),
         ("breaker 50%/month", r#""month" is a calendar unit of fixed-window; use 30d, or fixed-window"#.to_owned()),
-        ("breaker 50%/calls", r#"window of calls "" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#.to_owned()),
+        ("breaker 50%/calls", r#"window of calls "" is not a whole number; write a number up to 1000000000000, such as 500, 1_000 or 2k"#.to_owned()),
         ("breaker 50%/0calls", "window of calls 0 is below the minimum, 1; use at least 1 call".to_owned()),
         ("breaker 50%/100001calls", "window of calls 100001 is above the maximum, 100000; use a window of time, such as 10s".to_owned()),
         ("breaker 50%/99999999999calls", "window of calls 4294967295 is above the maximum, 100000; use a window of time, such as 10s".to_owned()),

@@ -33,7 +33,7 @@ fn an_error_names_the_word_and_what_to_write() {
         ("bulkhead queue=5", "bulkhead queue=5: bulkhead needs its limit right after it; write bulkhead 10"),
         (
             "bulkhead ten",
-            r#"bulkhead ten: count "ten" is not a whole number; write a number up to 1000000000, such as 500, 1_000 or 2k"#,
+            r#"bulkhead ten: count "ten" is not a whole number; write a number up to 1000000000000, such as 500, 1_000 or 2k"#,
         ),
         (
             "bulkhead 0",

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const MS: Duration = Duration::from_millis(1);
 
 /// Waits until every thread has released its permit.
-fn until_nobody_is_in(guard: &Guard) {
+fn until_no_permit_is_held(guard: &Guard) {
     let began = Instant::now();
     while guard.bulkhead().unwrap().stats().in_use > 0 {
         assert!(began.elapsed() < Duration::from_secs(60), "a thread keeps its permit");
@@ -83,7 +83,7 @@ fn in_a_thread_the_timeout_is_real_and_threads_are_bounded() {
     let refused = Err(Failure::Denied(GuardDenial::Bulkhead(Denial::QueueFull)));
     assert_eq!(guard.call_in_thread(hang), refused);
     drop(end);
-    until_nobody_is_in(&guard);
+    until_no_permit_is_held(&guard);
     let slow = Guard::builder("g").timeout(Duration::from_secs(60)).bulkhead("bulkhead 1").build().unwrap();
     assert_eq!(slow.call_in_thread(|| Ok::<u8, ()>(7)), Ok(7));
     assert_eq!(slow.in_thread(|| Err::<u8, _>("down")).fallback(|_| async { 9 }).blocking(), Ok(9));
@@ -123,7 +123,7 @@ fn a_thread_keeps_its_permit_after_the_caller_left() {
     drop(call);
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 1);
     drop(end);
-    until_nobody_is_in(&guard);
+    until_no_permit_is_held(&guard);
 }
 
 /// Only its clones panic when they are dropped: a thread has a clone of the call.
@@ -148,7 +148,7 @@ impl Drop for ClonesPanic {
 #[test]
 fn a_panic_after_the_call_propagates_too() {
     let guard = Guard::builder("g").bulkhead("bulkhead 1").build().unwrap();
-    let (tell, told) = mpsc::channel();
+    let (tell, reported) = mpsc::channel();
     let caller = guard.clone();
     std::thread::spawn(move || {
         let held = ClonesPanic { is_clone: false };
@@ -160,7 +160,7 @@ fn a_panic_after_the_call_propagates_too() {
         let said = catch_unwind(AssertUnwindSafe(|| caller.call_in_thread(call)));
         let _ = tell.send(said.map_err(|panic| panic.downcast_ref::<&str>().copied()));
     });
-    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(Err(Some("dropped"))));
+    assert_eq!(reported.recv_timeout(Duration::from_secs(60)), Ok(Err(Some("dropped"))));
     assert_eq!(guard.bulkhead().unwrap().stats().in_use, 0);
 }
 
@@ -186,6 +186,6 @@ fn an_algorithm_sees_calls_made_in_threads() {
     assert!(catch_unwind(AssertUnwindSafe(|| guard.call_in_thread(panics))).is_err());
     // This one panics before there is anything to poll.
     assert!(catch_unwind(AssertUnwindSafe(|| guard.call_blocking(panics))).is_err());
-    let told = [Outcome::Success, Outcome::Failure, Outcome::Failure, Outcome::Failure];
-    assert_eq!(*notes.0.lock().unwrap(), told);
+    let reported = [Outcome::Success, Outcome::Failure, Outcome::Failure, Outcome::Failure];
+    assert_eq!(*notes.0.lock().unwrap(), reported);
 }

@@ -54,11 +54,11 @@ async fn waiters_follow_a_higher_limit_at_once() {
     // Their leases have the new ttl, and so do renewed ones. (A busy machine may take a minute for
     // this.)
     let seconds: u64 = server.cli(&["TIME"]).lines().next().unwrap().parse().unwrap();
-    let lapses_within =
+    let expires_within =
         |lease: &RedisLease, most: u64| lease.until().as_micros() <= (seconds + most) * 1_000_000;
-    assert!(!lapses_within(&held[0], 3_000) && held[0].renew().await.unwrap());
-    assert!(lapses_within(&held[0], 70));
-    assert!(grants.into_iter().all(|grant| lapses_within(&grant.lease().unwrap(), 70)));
+    assert!(!expires_within(&held[0], 3_000) && held[0].renew().await.unwrap());
+    assert!(expires_within(&held[0], 70));
+    assert!(grants.into_iter().all(|grant| expires_within(&grant.lease().unwrap(), 70)));
 }
 
 #[tokio::test]

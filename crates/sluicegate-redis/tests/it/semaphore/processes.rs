@@ -119,12 +119,12 @@ async fn a_paused_process_cannot_renew_its_expired_lease() {
     let _alone = alone().await;
     let server = Server::start(&Options::redis());
     let jobs = semaphore(&connect(&server.url()).await, limit);
-    for somebody_comes in [false, true] {
+    for another_call_comes in [false, true] {
         let name = "a_paused_process_cannot_renew_its_expired_lease";
         let mut process = Process::start(name, 0, &server);
         until("the process holds the lease", || leases(&server) == 1).await;
         process.signal("STOP");
-        let next = if somebody_comes {
+        let next = if another_call_comes {
             let next = jobs.acquire(KEY, 1).await.unwrap().lease().unwrap();
             // Longer than the test, so that it can be disturbed.
             let long = semaphore(&connect(&server.url()).await, "concurrency 1 ttl=1h");

@@ -1,23 +1,28 @@
 //! Reads the JSON body of a request.
 //!
 //! A body is read in one pass, without building a tree: unknown fields are skipped, and at most
-//! [`CALLS_MAX`] checks are kept. So a body needs little more memory than its own length. Errors
-//! are in our own words, with the name of the field, its value and what to write instead.
+//! [`CALLS_MAX`] items of a list are kept. So a body needs little more memory than its own length.
+//! Errors are in our own words, with the name of the field, its value and what to write instead.
 
 use crate::engine::{RequestError, Target};
+use crate::wire::span_of_millis;
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use serde::de::{DeserializeSeed, Deserializer, Error as DeError, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
-use sluicegate::CALLS_MAX;
 use sluicegate::internal::grammar::{self, quoted};
-use std::fmt;
+use sluicegate::{CALLS_MAX, ReserveOptions, Span, Ttl};
+use std::{fmt, slice};
 
 /// The body of a request.
 pub(in crate::http) struct RequestBody {
     pub(in crate::http) call: CallBody,
     pub(in crate::http) max_wait_ms: Option<u64>,
+    at_least: Option<u64>,
+    ttl_ms: Option<u64>,
+    then: Option<String>,
+    costs: Option<Vec<u64>>,
     receipt: Option<String>,
     lease: Option<String>,
     /// Calls that are charged all or nothing.
@@ -40,24 +45,28 @@ pub(in crate::http) struct OwnedTarget {
 }
 
 impl RequestBody {
-    /// Reads the body of a POST to a path that takes these fields.
+    /// Reads the body of a POST to a path that takes these fields: alone, and with `checks`.
     pub(in crate::http) fn read(
         body: &[u8],
         path: &str,
-        takes: &[&'static str],
+        (takes, with_checks): (&[&'static str], &[&'static str]),
     ) -> Result<RequestBody, RequestError> {
         let mut object = Json::parse(body)?.object("the body")?;
         object.takes(takes, &format!("POST {path}"))?;
         let checks = match object.take("checks") {
             None => None,
             Some(checks) => {
-                object.takes(&["checks"], "a request with \"checks\"")?;
+                object.takes(with_checks, "a request with \"checks\"")?;
                 Some(checks.list("checks")?)
             }
         };
         let checks = checks.map(|checks| checks.into_iter().enumerate().map(CallBody::read_check).collect());
         Ok(RequestBody {
             max_wait_ms: object.number("max_wait_ms")?,
+            at_least: object.number("at_least")?,
+            ttl_ms: object.number("ttl_ms")?,
+            then: object.text("then")?,
+            costs: object.numbers("costs")?,
             receipt: object.text("receipt")?,
             lease: object.text("lease")?,
             call: CallBody::read(object)?,
@@ -69,6 +78,48 @@ impl RequestBody {
     pub(in crate::http) fn receipt(&self) -> Result<&str, RequestError> {
         let missing = "\"receipt\" is missing; send the receipt of the reservation";
         self.receipt.as_deref().ok_or_else(|| RequestError::new(missing))
+    }
+
+    /// The numbers for the calls of a receipt; `what` they are, for an error.
+    pub(in crate::http) fn costs(&self, what: &str) -> Result<&[u64], RequestError> {
+        match (&self.call.cost, &self.costs) {
+            (Some(cost), None) => Ok(slice::from_ref(cost)),
+            (None, Some(costs)) => Ok(costs),
+            (Some(_), Some(_)) => Err(RequestError::new("\"cost\" and \"costs\" are both set; send one")),
+            (None, None) => Err(RequestError::new(format!(
+                "\"cost\" is missing; send {what}, or \"costs\" with one number for each call"
+            ))),
+        }
+    }
+
+    /// The TTL of a receipt.
+    pub(in crate::http) fn ttl(&self) -> Option<Span> {
+        self.ttl_ms.map(span_of_millis)
+    }
+
+    /// What a reservation accepts and asks for.
+    pub(in crate::http) fn reserve_options(&self) -> Result<ReserveOptions, RequestError> {
+        if self.at_least.is_some() && self.max_wait_ms.is_some() {
+            return Err(RequestError::new(
+                "\"at_least\" and \"max_wait_ms\" are both set; send one: a partial grant never waits",
+            ));
+        }
+        let mut options = ReserveOptions::default();
+        options.max_wait = span_of_millis(self.max_wait_ms.unwrap_or(0));
+        options.at_least = self.at_least;
+        options.ttl = match (self.ttl(), self.then.as_deref()) {
+            (None, None) => None,
+            (None, Some(_)) => {
+                return Err(RequestError::new("\"then\" is set without \"ttl_ms\"; send both"));
+            }
+            (Some(ttl), None | Some("keep")) => Some(Ttl::keep(ttl)),
+            (Some(ttl), Some("cancel")) => Some(Ttl::cancel(ttl)),
+            (Some(_), Some(then)) => {
+                let then = quoted(then);
+                return Err(RequestError::new(format!("\"then\" is {then}; use \"keep\" or \"cancel\"")));
+            }
+        };
+        Ok(options)
     }
 
     /// The lease to renew or release.
@@ -157,8 +208,21 @@ const ANY_PADDING: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Every field that a body may have.
-const NAMES: [&str; 9] =
-    ["rule", "limit", "key", "key_base64", "cost", "max_wait_ms", "receipt", "lease", "checks"];
+const NAMES: [&str; 13] = [
+    "rule",
+    "limit",
+    "key",
+    "key_base64",
+    "cost",
+    "max_wait_ms",
+    "receipt",
+    "lease",
+    "checks",
+    "at_least",
+    "ttl_ms",
+    "then",
+    "costs",
+];
 
 /// A JSON value, as far as bodies need it.
 enum Json {
@@ -170,7 +234,7 @@ enum Json {
     Object(Box<Object>),
     List(Vec<Json>),
     /// A list of more than [`CALLS_MAX`] values.
-    TooManyChecks,
+    TooLongList,
 }
 
 /// The fields of an object.
@@ -211,11 +275,25 @@ impl Json {
     fn list(self, name: &str) -> Result<Vec<Json>, RequestError> {
         match self {
             Json::List(list) => Ok(list),
-            Json::TooManyChecks => Err(RequestError::new(format!(
+            Json::TooLongList => Err(RequestError::new(format!(
                 "\"{name}\" has more than {CALLS_MAX} items; split them into several requests"
             ))),
             other => Err(RequestError::new(format!(
-                "\"{name}\" is {}, not a list; send 1 to {CALLS_MAX} checks in brackets",
+                "\"{name}\" is {}, not a list; send 1 to {CALLS_MAX} {name} in brackets",
+                other.shown()
+            ))),
+        }
+    }
+
+    fn number(self, name: &str) -> Result<u64, RequestError> {
+        match self {
+            Json::Number(number) => Ok(number),
+            Json::Text(text) => Err(RequestError::new(format!(
+                "\"{name}\" is the string {}; write a whole number without quotes",
+                quoted(&text)
+            ))),
+            other => Err(RequestError::new(format!(
+                "\"{name}\" is {}; use a whole number of at least 0",
                 other.shown()
             ))),
         }
@@ -228,7 +306,7 @@ impl Json {
             Json::Number(number) => number.to_string(),
             Json::Other(shown) => shown.clone(),
             Json::Object(_) => "an object".to_owned(),
-            Json::List(_) | Json::TooManyChecks => "a list".to_owned(),
+            Json::List(_) | Json::TooLongList => "a list".to_owned(),
         }
     }
 }
@@ -275,18 +353,16 @@ impl Object {
     }
 
     fn number(&mut self, name: &str) -> Result<Option<u64>, RequestError> {
-        match self.take(name) {
-            None => Ok(None),
-            Some(Json::Number(number)) => Ok(Some(number)),
-            Some(Json::Text(text)) => Err(RequestError::new(format!(
-                "\"{name}\" is the string {}; write a whole number without quotes",
-                quoted(&text)
-            ))),
-            Some(other) => Err(RequestError::new(format!(
-                "\"{name}\" is {}; use a whole number of at least 0",
-                other.shown()
-            ))),
-        }
+        self.take(name).map(|value| value.number(name)).transpose()
+    }
+
+    fn numbers(&mut self, name: &str) -> Result<Option<Vec<u64>>, RequestError> {
+        let Some(list) = self.take(name) else { return Ok(None) };
+        let numbers = list.list(name)?.into_iter().enumerate();
+        numbers
+            .map(|(index, number)| number.number(&format!("{name}[{index}]")))
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 }
 
@@ -299,7 +375,9 @@ enum Level {
     Checks,
     /// An item of `checks`.
     Check,
-    /// The value of any other field.
+    /// The value of `costs`.
+    Costs,
+    /// The value of any other field, or an item of `costs`.
     Field,
 }
 
@@ -347,19 +425,23 @@ impl<'de> Visitor<'de> for Level {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Json, A::Error> {
-        if self != Level::Checks {
-            while list.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(Json::Other("a list".to_owned()));
-        }
-        let mut checks = Vec::new();
-        while let Some(check) = list.next_element_seed(Level::Check)? {
-            if checks.len() == CALLS_MAX {
+        let of_items = match self {
+            Level::Checks => Level::Check,
+            Level::Costs => Level::Field,
+            Level::Body | Level::Check | Level::Field => {
                 while list.next_element::<IgnoredAny>()?.is_some() {}
-                return Ok(Json::TooManyChecks);
+                return Ok(Json::Other("a list".to_owned()));
             }
-            checks.push(check);
+        };
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element_seed(of_items)? {
+            if items.len() == CALLS_MAX {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                return Ok(Json::TooLongList);
+            }
+            items.push(item);
         }
-        Ok(Json::List(checks))
+        Ok(Json::List(items))
     }
 
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Json, M::Error> {
@@ -374,8 +456,11 @@ impl<'de> Visitor<'de> for Level {
                 object.unknown.get_or_insert(name);
                 continue;
             };
-            let is_checks = self == Level::Body && name == "checks";
-            let value = map.next_value_seed(if is_checks { Level::Checks } else { Level::Field })?;
+            let value = map.next_value_seed(match name.as_str() {
+                "checks" if self == Level::Body => Level::Checks,
+                "costs" if self == Level::Body => Level::Costs,
+                _ => Level::Field,
+            })?;
             if object.values[index].replace(value).is_some() {
                 object.repeated.get_or_insert(NAMES[index]);
             }
@@ -390,7 +475,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_field_the_value_and_the_next_step() {
-        let takes = ["rule", "key", "cost", "checks"];
+        let takes: (&[_], &[_]) = (&["rule", "key", "cost", "checks", "costs"], &["checks"]);
         for (body, expected) in [
             ("", "the body is incomplete JSON; send an object such as {"),
             ("{\"rule\":\"a\"", "the body is incomplete JSON; send an object such as {"),
@@ -405,8 +490,14 @@ mod tests {
             ("{\"cost\":1.5}", "\"cost\" is 1.5; use a whole number of at least 0"),
             ("{\"cost\":1,\"cost\":2}", "\"cost\" is given twice; keep one of them"),
             ("{\"ruel\":\"a\"}", "POST /v1/x does not take \"ruel\"; did you mean \"rule\"?"),
-            ("{\"lease\":\"a\"}", "POST /v1/x does not take \"lease\"; it takes rule, key, cost, checks"),
+            (
+                "{\"lease\":\"a\"}",
+                "POST /v1/x does not take \"lease\"; it takes rule, key, cost, checks, costs",
+            ),
             ("{\"checks\":{}}", "\"checks\" is an object, not a list; send 1 to 64 checks in brackets"),
+            ("{\"costs\":1}", "\"costs\" is 1, not a list; send 1 to 64 costs in brackets"),
+            ("{\"costs\":[1,{}]}", "\"costs[1]\" is an object; use a whole number of at least 0"),
+            ("{\"costs\":[1,\"2\"]}", "\"costs[1]\" is the string \"2\"; write a whole number without"),
             ("{\"checks\":[1]}", "checks[0] is 1, not an object; send one such as {"),
             ("{\"checks\":[{\"checks\":[]}]}", "checks[0] does not take \"checks\"; it takes rule,"),
             (
@@ -415,14 +506,15 @@ mod tests {
             ),
         ] {
             let error =
-                RequestBody::read(body.as_bytes(), "/v1/x", &takes).err().map(|error| error.to_string());
+                RequestBody::read(body.as_bytes(), "/v1/x", takes).err().map(|error| error.to_string());
             assert!(error.as_ref().is_some_and(|error| error.starts_with(expected)), "{body}: {error:?}");
         }
     }
 
     #[test]
     fn null_counts_as_absent() {
-        let body = RequestBody::read(b"{\"key\":\"a\",\"cost\":null}", "/v1/x", &["key", "cost"]).unwrap();
+        let body =
+            RequestBody::read(b"{\"key\":\"a\",\"cost\":null}", "/v1/x", (&["key", "cost"], &[])).unwrap();
         assert_eq!((body.call.key.as_deref(), body.call.cost), (Some("a"), None));
     }
 }

@@ -1,6 +1,6 @@
 //! A decision as JSON.
 
-use crate::engine::{Decided, LimitUsage, Reason, RuleCall, Source};
+use crate::engine::{Decided, LimitUsage, Reason, Source};
 use crate::wire::unix_millis_up;
 use serde::Serialize;
 use sluicegate::{FullPool, RetryAfter, Time};
@@ -36,12 +36,10 @@ struct DeniedBy<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a decision on a request with these calls.
-    pub(in crate::http) fn new(decided: &Decided<'a>, calls: &'a [RuleCall<'_>]) -> Fields<'a> {
-        let denied = decided.denied_call().and_then(|index| {
-            let rule = calls.get(index)?.rule().text();
-            Some(DeniedBy { call: index, rule, limit: decided.denied_by() })
-        });
+    /// The fields of a decision.
+    pub(in crate::http) fn new(decided: &Decided<'a>) -> Fields<'a> {
+        let denied = decided.denied_call().zip(decided.denied_rule());
+        let denied = denied.map(|(call, rule)| DeniedBy { call, rule, limit: decided.denied_by() });
         Fields {
             allowed: decided.allowed(),
             limit: decided.limit(),
@@ -67,7 +65,8 @@ impl<'a> Fields<'a> {
 pub(in crate::http) enum Extra<'a> {
     Nothing {},
     Taken { taken: u64 },
-    Receipt { receipt: Option<String> },
+    Reserved { receipt: Option<String>, granted: u64 },
+    ReservedAll { receipt: Option<String>, checks: Vec<Fields<'a>> },
     Lease { lease: Option<String> },
     Checks { checks: Vec<Fields<'a>> },
 }

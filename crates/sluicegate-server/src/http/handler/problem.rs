@@ -50,8 +50,13 @@ pub(super) fn is_protocol_error(status: StatusCode) -> bool {
 
 impl From<RequestError> for Rejection {
     fn from(error: RequestError) -> Rejection {
-        let unavailable = error.is_unavailable();
-        let status = if unavailable { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
+        let status = if error.is_unavailable() {
+            StatusCode::SERVICE_UNAVAILABLE
+        } else if error.is_not_open() {
+            StatusCode::NOT_FOUND
+        } else {
+            StatusCode::BAD_REQUEST
+        };
         Rejection { is_store_failure: error.is_store_failure(), ..Rejection::new(status, error.to_string()) }
     }
 }

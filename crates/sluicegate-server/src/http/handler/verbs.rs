@@ -2,15 +2,17 @@
 
 use super::super::Context;
 use super::super::codec::{
-    AnswerBody, CallBody, Done, Extra, Fields, NextBody, RateLimit, RequestBody, Usages,
+    AnswerBody, CallBody, CallState, Done, Extra, Fields, NextBody, RateLimit, RequestBody, Usages,
 };
 use super::problem::{Rejection, denied, failed_closed, json};
-use crate::engine::{Decided, Engine, Reason, RequestError, RuleCache, RuleCall, decide};
+use crate::engine::{
+    Decided, DecidedAll, Engine, Reason, RequestError, ReservedCall, RuleCache, RuleCall, Source, decide,
+};
 use crate::wire::span_of_millis;
 use axum::http::StatusCode;
 use axum::response::Response;
-use sluicegate::{Span, Time};
-use std::slice;
+use futures_util::future::join_all;
+use sluicegate::{ReserveOptions, Span, Time};
 
 /// A path under `/v1/`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +24,7 @@ pub(super) enum VerbPath {
     Refund,
     Cancel,
     Settle,
+    Extend,
     Reset,
     Next,
     Usage,
@@ -31,7 +34,7 @@ pub(super) enum VerbPath {
 }
 
 impl VerbPath {
-    pub(super) const ALL: [VerbPath; 13] = [
+    pub(super) const ALL: [VerbPath; 14] = [
         VerbPath::Check,
         VerbPath::Peek,
         VerbPath::Take,
@@ -39,6 +42,7 @@ impl VerbPath {
         VerbPath::Refund,
         VerbPath::Cancel,
         VerbPath::Settle,
+        VerbPath::Extend,
         VerbPath::Reset,
         VerbPath::Next,
         VerbPath::Usage,
@@ -56,6 +60,7 @@ impl VerbPath {
             VerbPath::Refund => "/v1/refund",
             VerbPath::Cancel => "/v1/cancel",
             VerbPath::Settle => "/v1/settle",
+            VerbPath::Extend => "/v1/extend",
             VerbPath::Reset => "/v1/reset",
             VerbPath::Next => "/v1/next",
             VerbPath::Usage => "/v1/usage",
@@ -72,13 +77,32 @@ impl VerbPath {
             VerbPath::Peek | VerbPath::Take | VerbPath::Refund => {
                 &["rule", "limit", "key", "key_base64", "cost"]
             }
-            VerbPath::Reserve | VerbPath::Acquire => {
-                &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms"]
-            }
+            VerbPath::Reserve => &[
+                "rule",
+                "limit",
+                "key",
+                "key_base64",
+                "cost",
+                "at_least",
+                "max_wait_ms",
+                "ttl_ms",
+                "then",
+                "checks",
+            ],
+            VerbPath::Acquire => &["rule", "limit", "key", "key_base64", "cost", "max_wait_ms"],
             VerbPath::Cancel => &["receipt"],
-            VerbPath::Settle => &["receipt", "cost"],
+            VerbPath::Settle => &["receipt", "cost", "costs"],
+            VerbPath::Extend => &["receipt", "cost", "costs", "ttl_ms"],
             VerbPath::Reset | VerbPath::Next | VerbPath::Usage => &["rule", "limit", "key", "key_base64"],
             VerbPath::Renew | VerbPath::Release => &["rule", "limit", "key", "key_base64", "lease"],
+        }
+    }
+
+    /// The fields of its body if one of them is `checks`.
+    const fn takes_with_checks(self) -> &'static [&'static str] {
+        match self {
+            VerbPath::Reserve => &["checks", "max_wait_ms", "ttl_ms", "then"],
+            _ => &["checks"],
         }
     }
 
@@ -90,16 +114,26 @@ impl VerbPath {
         enforce: bool,
     ) -> Result<Response, Rejection> {
         let engine = &*context.service.engine;
-        let body = RequestBody::read(body, self.path(), self.takes())?;
+        let body = RequestBody::read(body, self.path(), (self.takes(), self.takes_with_checks()))?;
         let now = engine.now();
         let done = |done| json(StatusCode::OK, &Done { done });
         match self {
-            VerbPath::Cancel => Ok(done(engine.cancel(body.receipt()?, now).await?)),
+            VerbPath::Cancel => Ok(done(engine.cancel(&engine.receipt(body.receipt()?)?, now).await?)),
             VerbPath::Settle => {
-                let used = body.call.cost.ok_or_else(|| {
-                    RequestError::new("\"cost\" is missing; send the cost that was actually used")
-                })?;
-                Ok(done(engine.settle(body.receipt()?, engine.cost(used)?, now).await?))
+                let used = costs(engine, &body, "the cost that was actually used")?;
+                Ok(done(engine.settle(&engine.receipt(body.receipt()?)?, used, now).await?))
+            }
+            VerbPath::Extend => {
+                let costs = costs(engine, &body, "the cost to add")?;
+                let receipt = engine.receipt(body.receipt()?)?;
+                let calls = engine.receipt_calls(&receipt)?;
+                let decided = engine.extend(&receipt, &calls, costs, body.ttl(), now).await?;
+                let calls = calls.iter().enumerate().filter_map(|(index, call)| {
+                    // The decision is on all calls; if they are denied, on one of them.
+                    let is_its_own = calls.len() == 1 || decided.denied_call() == Some(index);
+                    Some((call.as_ref()?, is_its_own.then_some(decided)))
+                });
+                Ok(respond(&decided, Extra::Nothing {}, calls, (now, enforce)).await)
             }
             VerbPath::Reset => {
                 engine.call(body.call.target()?.as_target(), 0)?.reset().await?;
@@ -125,21 +159,27 @@ impl VerbPath {
             }
             VerbPath::Acquire => acquire(context, &body, now, enforce).await,
             VerbPath::Check => match &body.checks {
-                Some(checks) => all_or_nothing(engine, checks, now, enforce).await,
+                Some(checks) => all_or_nothing(engine, checks, None, now, enforce).await,
                 None => check(engine, &body, now, enforce).await,
             },
-            VerbPath::Peek | VerbPath::Take | VerbPath::Reserve | VerbPath::Refund => {
+            VerbPath::Reserve => {
+                let options = body.reserve_options()?;
+                match &body.checks {
+                    Some(checks) => all_or_nothing(engine, checks, Some(&options), now, enforce).await,
+                    None => reserve(engine, &body, &options, now, enforce).await,
+                }
+            }
+            VerbPath::Peek | VerbPath::Take | VerbPath::Refund => {
                 let target = body.call.target()?;
                 let call = engine.call(target.as_target(), cost(engine, &body.call)?)?;
-                let (decided, extra) = self.decide(&body, &call, now).await?;
-                Ok(respond(&decided, extra, slice::from_ref(&call), [decided], enforce))
+                let (decided, extra) = self.decide(&call, now).await?;
+                Ok(respond(&decided, extra, [(&call, Some(decided))], (now, enforce)).await)
             }
         }
     }
 
     async fn decide<'c>(
         self,
-        body: &RequestBody,
         call: &'c RuleCall<'_>,
         now: Time,
     ) -> Result<(Decided<'c>, Extra<'static>), RequestError> {
@@ -148,11 +188,6 @@ impl VerbPath {
             VerbPath::Take => {
                 let (decided, taken) = call.take(now).await?;
                 (decided, Extra::Taken { taken })
-            }
-            VerbPath::Reserve => {
-                let max_wait = span_of_millis(body.max_wait_ms.unwrap_or(0));
-                let (decided, receipt) = call.reserve(max_wait, now).await?;
-                (decided, Extra::Receipt { receipt })
             }
             // A peek. The other verbs are answered above.
             _ => (call.peek(now).await?, Extra::Nothing {}),
@@ -165,6 +200,13 @@ fn cost(engine: &Engine, call: &CallBody) -> Result<u64, RequestError> {
     engine.cost(call.cost.unwrap_or(1))
 }
 
+/// The numbers for the calls of a receipt; `what` they are, for an error.
+fn costs<'b>(engine: &Engine, body: &'b RequestBody, what: &str) -> Result<&'b [u64], RequestError> {
+    let costs = body.costs(what)?;
+    costs.iter().try_for_each(|cost| engine.cost(*cost).map(|_| ()))?;
+    Ok(costs)
+}
+
 async fn check(engine: &Engine, body: &RequestBody, now: Time, enforce: bool) -> Result<Response, Rejection> {
     let target = body.call.target()?;
     let max_wait = body.max_wait_ms.map(span_of_millis);
@@ -174,7 +216,21 @@ async fn check(engine: &Engine, body: &RequestBody, now: Time, enforce: bool) ->
     decide(std::iter::once(&call), now, |answer| decided = Some(answer)).await;
     // There is one answer per call.
     let decided = decided.unwrap_or_else(|| Err(RequestError::unavailable("the store did not answer")))?;
-    Ok(respond(&decided, Extra::Nothing {}, slice::from_ref(&call), [decided], enforce))
+    Ok(respond(&decided, Extra::Nothing {}, [(&call, Some(decided))], (now, enforce)).await)
+}
+
+async fn reserve(
+    engine: &Engine,
+    body: &RequestBody,
+    options: &ReserveOptions,
+    now: Time,
+    enforce: bool,
+) -> Result<Response, Rejection> {
+    let target = body.call.target()?;
+    let call = engine.call(target.as_target(), cost(engine, &body.call)?)?;
+    let ReservedCall { decided, receipt, granted } = call.reserve(options, now).await?;
+    let extra = Extra::Reserved { receipt, granted };
+    Ok(respond(&decided, extra, [(&call, Some(decided))], (now, enforce)).await)
 }
 
 async fn acquire(
@@ -212,13 +268,14 @@ async fn acquire(
         context.progress.add_undelivered(lease, waits);
     }
     let decided = leased.decided();
-    let calls = slice::from_ref(leased.call());
-    Ok(respond(&decided, Extra::Lease { lease: text }, calls, [decided], enforce))
+    let calls = [(leased.call(), Some(decided))];
+    Ok(respond(&decided, Extra::Lease { lease: text }, calls, (now, enforce)).await)
 }
 
 async fn all_or_nothing(
     engine: &Engine,
     checks: &[CallBody],
+    options: Option<&ReserveOptions>,
     now: Time,
     enforce: bool,
 ) -> Result<Response, Rejection> {
@@ -231,21 +288,27 @@ async fn all_or_nothing(
         engine.call(target.as_target(), cost)
     });
     let calls = calls.collect::<Result<Vec<RuleCall<'_>>, RequestError>>()?;
-    let (all, each) = engine.check_all(&calls, now).await?;
-    let checks = each.iter().map(|decided| Fields::new(decided, &calls)).collect();
-    Ok(respond(&all, Extra::Checks { checks }, &calls, each, enforce))
+    let DecidedAll { all, each, receipt } = engine.decide_all(&calls, options, now).await?;
+    let checks = each.iter().map(Fields::new).collect();
+    let extra = match options {
+        Some(_) => Extra::ReservedAll { receipt, checks },
+        None => Extra::Checks { checks },
+    };
+    let calls = calls.iter().zip(each.into_iter().map(Some));
+    Ok(respond(&all, extra, calls, (now, enforce)).await)
 }
 
-/// The response to a request that was decided, with its calls and their decisions.
-fn respond<'c>(
+/// The response to a request that was decided; its calls, and the decision on each of them alone if
+/// there is one.
+async fn respond<'c>(
     decided: &Decided<'c>,
     extra: Extra<'_>,
-    calls: &'c [RuleCall<'_>],
-    each: impl IntoIterator<Item = Decided<'c>>,
-    enforce: bool,
+    calls: impl IntoIterator<Item = (&'c RuleCall<'c>, Option<Decided<'c>>)>,
+    (now, enforce): (Time, bool),
 ) -> Response {
-    let fields = RateLimit::of(calls.iter().zip(each));
-    let answer = AnswerBody { fields: Fields::new(decided, calls), extra };
+    let states = calls.into_iter().map(|(call, decided)| call_state(call, decided, now));
+    let fields = RateLimit::of(&join_all(states).await);
+    let answer = AnswerBody { fields: Fields::new(decided), extra };
     let mut response = if !enforce || decided.allowed() {
         json(StatusCode::OK, &answer)
     } else if decided.reason() == Some(Reason::StoreFailed) {
@@ -255,4 +318,15 @@ fn respond<'c>(
     };
     fields.write(decided, response.headers_mut());
     response
+}
+
+/// What the header fields say about a call. The decision on it has the state of one limit: if there
+/// are others, they are looked up, unless a shared store gave no answer just now or was not asked.
+async fn call_state<'c>(call: &'c RuleCall<'c>, decided: Option<Decided<'c>>, now: Time) -> CallState<'c> {
+    let is_known = decided.is_some_and(|decided| {
+        let source = decided.answer().source();
+        call.limit_list().len() < 2 || source.is_fallback() || source == Source::Remembered
+    });
+    let usages = if is_known { None } else { call.usage(now).await.ok() };
+    CallState { call, decided, usages: usages.unwrap_or_default() }
 }

@@ -5,13 +5,15 @@ use super::Context;
 use super::arguments::{integer, options, target, text, whole};
 use super::rejection::Rejection;
 use crate::engine::{
-    Decided, Engine, LimitUsage, RuleCache, RuleCall, RuleSpec, Target, Throttle, Throttled,
+    Decided, DecidedAll, Engine, LimitUsage, RuleCache, RuleCall, RuleSpec, Target, Throttle, Throttled,
 };
 use crate::wire;
 use sluicegate::{RetryAfter, Span, Window};
 
 /// The number of items of a decision.
 pub(super) const DECISION: usize = 7;
+/// The number of items of a decision on several calls.
+pub(super) const DECISION_ON_CALLS: usize = DECISION + 2;
 
 pub(super) fn check<'a>(
     command: Command<'a>,
@@ -71,22 +73,9 @@ pub(super) async fn check_all(command: Command<'_>, context: Context<'_>) -> Res
     if command.len() % 3 != 1 {
         return Err(Rejection::arity("RL.CHECKALL"));
     }
-    let mut arguments = command.from(1);
-    let mut calls = Vec::with_capacity(command.len() / 3);
-    while let (Some(rule), Some(key), Some(cost)) = (arguments.next(), arguments.next(), arguments.next()) {
-        let target = Target { rule: text(rule, "rule")?, key };
-        calls.push(engine.call(target, engine.cost(whole(cost, "cost")?)?)?);
-    }
-    let (all, _) = engine.check_all(&calls, now).await?;
-    decision(&all, DECISION + 2, replies);
-    let denied = all.denied_call().and_then(|index| Some((index, calls.get(index)?)));
-    if let Some((index, call)) = denied {
-        replies.bulk(call.rule().text().as_bytes());
-        replies.integer(index);
-    } else {
-        replies.nil();
-        replies.nil();
-    }
+    let calls = calls(command, command.len(), engine)?;
+    let DecidedAll { all, .. } = engine.decide_all(&calls, None, now).await?;
+    decision_on_calls(&all, DECISION_ON_CALLS, replies);
     Ok(())
 }
 
@@ -98,38 +87,6 @@ pub(super) async fn take(command: Command<'_>, context: Context<'_>) -> Result<(
     let (decided, taken) = call.take(now).await?;
     decision(&decided, DECISION + 1, replies);
     replies.integer(taken);
-    Ok(())
-}
-
-pub(super) async fn reserve(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
-    let Context { now, service, replies, .. } = context;
-    let engine = &*service.engine;
-    let (cost, max_wait) = cost_and_max_wait(command, engine)?;
-    let max_wait = max_wait.unwrap_or(Span::ZERO);
-    let call = engine.call(target(command)?, cost)?;
-    let (decided, receipt) = call.reserve(max_wait, now).await?;
-    decision(&decided, DECISION + 1, replies);
-    match receipt {
-        Some(receipt) => replies.bulk(receipt.as_bytes()),
-        None => replies.nil(),
-    }
-    Ok(())
-}
-
-pub(super) async fn cancel(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
-    let Context { now, service, replies, .. } = context;
-    let engine = &*service.engine;
-    let done = engine.cancel(receipt(command)?, now).await?;
-    replies.integer(u8::from(done));
-    Ok(())
-}
-
-pub(super) async fn settle(command: Command<'_>, context: Context<'_>) -> Result<(), Rejection> {
-    let Context { now, service, replies, .. } = context;
-    let engine = &*service.engine;
-    let used = engine.cost(whole(command.get(2).unwrap_or_default(), "cost")?)?;
-    let done = engine.settle(receipt(command)?, used, now).await?;
-    replies.integer(u8::from(done));
     Ok(())
 }
 
@@ -214,8 +171,19 @@ pub(super) fn cost_and_max_wait(
     Ok((engine.cost(cost)?, max_wait_ms.map(wire::span_of_millis)))
 }
 
-fn receipt(command: Command<'_>) -> Result<&str, Rejection> {
-    text(command.get(1).unwrap_or_default(), "receipt")
+/// Reads `rule key cost` after the command's name, again and again until an argument.
+pub(super) fn calls<'a>(
+    command: Command<'a>,
+    until: usize,
+    engine: &Engine,
+) -> Result<Vec<RuleCall<'a>>, Rejection> {
+    let mut arguments = command.from(1).take(until - 1);
+    let mut calls = Vec::with_capacity(until / 3);
+    while let (Some(rule), Some(key), Some(cost)) = (arguments.next(), arguments.next(), arguments.next()) {
+        let target = Target { rule: text(rule, "rule")?, key };
+        calls.push(engine.call(target, engine.cost(whole(cost, "cost")?)?)?);
+    }
+    Ok(calls)
 }
 
 /// Writes the seven items of a decision. `items` is the length of the array: some commands add
@@ -235,5 +203,18 @@ pub(super) fn decision(decided: &Decided<'_>, items: usize, replies: &mut Replie
     match decided.denied_by() {
         None => replies.nil(),
         Some(limit) => replies.bulk(limit.as_bytes()),
+    }
+}
+
+/// Writes a decision, and the rule and the index of the call that was denied.
+pub(super) fn decision_on_calls(decided: &Decided<'_>, items: usize, replies: &mut Replies) {
+    decision(decided, items, replies);
+    let denied = decided.denied_call().zip(decided.denied_rule()).filter(|_| !decided.allowed());
+    if let Some((index, rule)) = denied {
+        replies.bulk(rule.as_bytes());
+        replies.integer(index);
+    } else {
+        replies.nil();
+        replies.nil();
     }
 }
