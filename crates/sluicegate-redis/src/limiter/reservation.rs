@@ -5,25 +5,34 @@ use super::receipts::UsedReceipt;
 use crate::receipt::StoredReceipt;
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError};
-use sluicegate::{Decision, Receipt, Time, VerbError};
+use sluicegate::{Decision, Receipt, ReserveOptions, Then, Time, VerbError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// The answer to [`RedisLimiter::reserve`] or [`reserve_all`](crate::reserve_all). If the call is
-/// allowed, its cost is charged, and stays charged unless the reservation is cancelled or settled,
-/// or ends with its time to live. Dropping the reservation keeps the charge, as after a check; to
-/// cancel later or elsewhere, [`keep`](RedisReservation::keep) the receipt.
+/// allowed, its cost is charged, and stays charged unless the reservation is cancelled or settled.
+///
+/// Dropping the reservation keeps the charge, as after a check; with
+/// [`Ttl::cancel`](sluicegate::Ttl::cancel) until the receipt expires. To cancel later or
+/// elsewhere, [`keep`](RedisReservation::keep) the receipt.
 #[derive(Debug)]
 #[must_use = "a denied reservation charges nothing; check `allowed()` first"]
 pub struct RedisReservation {
     /// One for each key of the receipt.
     limiters: Vec<RedisLimiter>,
     reserved: Reserved,
+    /// Whether the charge is returned when the receipt expires.
+    cancels: bool,
 }
 
 impl RedisReservation {
-    pub(super) fn new(limiters: Vec<RedisLimiter>, reserved: Reserved) -> RedisReservation {
-        RedisReservation { limiters, reserved }
+    pub(super) fn new(
+        limiters: Vec<RedisLimiter>,
+        reserved: Reserved,
+        options: &ReserveOptions,
+    ) -> RedisReservation {
+        let cancels = options.ttl.is_some_and(|ttl| ttl.then == Then::Cancel);
+        RedisReservation { limiters, reserved, cancels }
     }
 
     /// The answer.
@@ -138,8 +147,12 @@ impl RedisReservation {
 }
 
 impl Drop for RedisReservation {
-    /// The caller has given up the receipt and can return nothing, so the store need not keep it.
+    /// The caller has given up the receipt and can return nothing, so the store need not keep it,
+    /// unless the receipt returns its charge when it expires.
     fn drop(&mut self) {
+        if self.cancels {
+            return;
+        }
         let Some(receipt) = self.reserved.receipt.take() else { return };
         if let (Ok(receipt), Ok(runtime)) = (StoredReceipt::read(&receipt), Handle::try_current()) {
             let limiters = std::mem::take(&mut self.limiters);

@@ -66,6 +66,19 @@ async fn by_the_stores_clock_a_receipt_ends_when_its_time_is_over() {
 }
 
 #[tokio::test]
+async fn a_dropped_reservation_keeps_its_charge_until_its_receipt_cancels() {
+    let server = Server::start(&Options::redis());
+    let limiter = limiter(&connect(&server.url()).await, "token-bucket 100/1000h");
+    let short = Duration::from_millis(200);
+    drop(limiter.reserve(KEY, 30, options().ttl(Ttl::cancel(short))).await.unwrap());
+    drop(limiter.reserve(KEY, 7, options().ttl(Ttl::keep(short))).await.unwrap());
+    drop(reserve_all(&[limiter.call(KEY, 20)], options().ttl(Ttl::cancel(short))).await.unwrap());
+    assert_eq!(used(&limiter).await, 57);
+    sleep(2 * short).await;
+    assert_eq!(used(&limiter).await, 7);
+}
+
+#[tokio::test]
 async fn the_bounds_of_options_are_checked() {
     let server = Server::start(&Options::redis());
     let store = connect(&server.url()).await;
