@@ -533,6 +533,9 @@ impl Inner {
         };
         // A fallback issues no receipt: it would be valid in this process only.
         let answer = self.answered(reserved, |limiter| {
+            // Without a receipt nothing can be settled, so the charge stays.
+            let mut options = options;
+            options.ttl = None;
             let reserved = limiter.reserve(key, cost, options).ok()?;
             granted = reserved.granted();
             Some(reserved.decision())

@@ -1,11 +1,13 @@
 //! Reservations with options, extensions and receipts of several calls: their bounds, and receipts
 //! that are not open.
 
-use crate::support::{connect, every_key_expires, limiter};
+use crate::support::{connect, connect_by_default, every_key_expires, limiter};
 use redis_testkit::{Options, Server};
-use sluicegate::backend::BackendError;
+use sluicegate::backend::{BackendError, Source};
 use sluicegate::{CALLS_MAX, Receipt, ReserveOptions, Span, TTL_MAX, TTL_MIN, Time, Ttl, VerbError};
-use sluicegate_redis::{RedisCall, RedisLimiter, cancel_all, check_all, extend_all, reserve_all, settle_all};
+use sluicegate_redis::{
+    OnStoreFailure, RedisCall, RedisLimiter, cancel_all, check_all, extend_all, reserve_all, settle_all,
+};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -76,6 +78,20 @@ async fn a_dropped_reservation_keeps_its_charge_until_its_receipt_cancels() {
     assert_eq!(used(&limiter).await, 57);
     sleep(2 * short).await;
     assert_eq!(used(&limiter).await, 7);
+}
+
+#[tokio::test]
+async fn what_is_reserved_locally_stays_charged() {
+    let server = Server::start(&Options::redis());
+    let builder = RedisLimiter::builder("token-bucket 100/1000h");
+    let builder = builder.in_store(&connect_by_default(&server.url()).await, "local");
+    let limiter = builder.on_store_failure(OnStoreFailure::Local).build().unwrap();
+    server.stop();
+    let short = Duration::from_millis(50);
+    let reserved = limiter.reserve(KEY, 30, options().ttl(Ttl::cancel(short))).await.unwrap();
+    assert_eq!((reserved.answer().source(), reserved.keep()), (Source::Local, None));
+    sleep(2 * short).await;
+    assert_eq!(limiter.peek(KEY, 0).await.unwrap().remaining(), 70);
 }
 
 #[tokio::test]
