@@ -82,7 +82,7 @@ impl RedisReservation {
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
-    pub async fn settle(self, used: u64) -> Result<bool, BackendError> {
+    pub async fn settle(mut self, used: u64) -> Result<bool, BackendError> {
         self.close_settle(&[used], None).await
     }
 
@@ -90,7 +90,7 @@ impl RedisReservation {
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
-    pub async fn settle_at(self, used: u64, now: Time) -> Result<bool, BackendError> {
+    pub async fn settle_at(mut self, used: u64, now: Time) -> Result<bool, BackendError> {
         self.close_settle(&[used], Some(now)).await
     }
 
@@ -98,8 +98,8 @@ impl RedisReservation {
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`], and if there is neither one number for all calls nor one
-    /// for each.
-    pub async fn settle_each(self, used: &[u64]) -> Result<bool, BackendError> {
+    /// for each. The reservation stays open.
+    pub async fn settle_each(&mut self, used: &[u64]) -> Result<bool, BackendError> {
         self.close_settle(used, None).await
     }
 
@@ -133,11 +133,11 @@ impl RedisReservation {
         }
     }
 
-    async fn close_settle(mut self, used: &[u64], at: Option<Time>) -> Result<bool, BackendError> {
-        match self.reserved.receipt.take() {
-            Some(receipt) => self.used(&receipt)?.settle(used, at).await,
-            None => Ok(false),
-        }
+    async fn close_settle(&mut self, used: &[u64], at: Option<Time>) -> Result<bool, BackendError> {
+        let Some(receipt) = &self.reserved.receipt else { return Ok(false) };
+        let settled = self.used(receipt)?.settle(used, at).await?;
+        self.reserved.receipt = None;
+        Ok(settled)
     }
 
     fn used(&self, receipt: &Receipt) -> Result<UsedReceipt<'_>, VerbError> {

@@ -210,6 +210,19 @@ async fn sixty_four_calls_are_reserved_and_one_more_is_rejected() {
     assert!(check_all(&calls[..2]).await.unwrap().0.allowed());
 }
 
+#[tokio::test]
+async fn a_reservation_stays_open_if_it_cannot_be_settled() {
+    let server = Server::start(&Options::redis());
+    let limiter = limiter(&connect(&server.url()).await, "fixed-window 100/1000h");
+    let calls = [limiter.call(KEY, 20), limiter.call("user:43", 30)];
+    let mut reserved = reserve_all(&calls, options()).await.unwrap();
+    let wrong = VerbError::WrongCount { numbers: 3, calls: 2 };
+    assert_eq!(verb_error(reserved.settle_each(&[1, 2, 3]).await), wrong);
+    assert!(reserved.settle_each(&[1, 2]).await.unwrap());
+    assert!(!reserved.settle_each(&[1, 2]).await.unwrap(), "it is settled");
+    assert_eq!(used(&limiter).await, 1);
+}
+
 /// Prints what calls over 6 keys take without a receipt and with one.
 #[tokio::test]
 #[ignore = "a measurement, for an idle machine: run it with --ignored --nocapture"]
