@@ -1,7 +1,7 @@
 //! Reservations with options, extensions and receipts of several calls: their bounds, and receipts
 //! that are not open.
 
-use crate::support::{connect, connect_by_default, every_key_expires, limiter};
+use crate::support::{connect, connect_by_default, every_key_expires, limiter, until};
 use redis_testkit::{Options, Server};
 use sluicegate::backend::{BackendError, Source};
 use sluicegate::{CALLS_MAX, Receipt, ReserveOptions, Span, TTL_MAX, TTL_MIN, Time, Ttl, VerbError};
@@ -78,6 +78,20 @@ async fn a_dropped_reservation_keeps_its_charge_until_its_receipt_cancels() {
     assert_eq!(used(&limiter).await, 57);
     sleep(2 * short).await;
     assert_eq!(used(&limiter).await, 7);
+}
+
+#[tokio::test]
+async fn a_receipt_of_many_charges_is_discarded_as_a_whole() {
+    let server = Server::start(&Options::redis());
+    let limiter = limiter(&connect(&server.url()).await, "token-bucket 100/1000h");
+    let reserved = limiter.reserve(KEY, 1, options()).await.unwrap();
+    for _ in 0..70 {
+        assert!(reserved.extend(1, None).await.unwrap().allowed());
+    }
+    drop(reserved);
+    // Three script calls: one closes 24 charges.
+    until("no receipt is left", || server.cli(&["KEYS", "sluice:1/*:[rd]|*"]).is_empty()).await;
+    assert_eq!(used(&limiter).await, 71);
 }
 
 #[tokio::test]
