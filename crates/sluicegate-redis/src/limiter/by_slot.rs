@@ -42,6 +42,9 @@ pub(super) async fn charge(
     let calls: Vec<Vec<LimitedCall<'_>>> =
         slots.iter().map(|keys| keys.iter().map(|key| all.merged[*key].clone()).collect()).collect();
     let store = &all.merged[0].inner.store.inner;
+    // Slots may be cancelled under any verb.
+    let _invalidate: Vec<_> =
+        all.merged.iter().map(|call| call.inner.invalidate_denials(&call.key)).collect();
     let own_receipt;
     let (receipt, options) = if let ScriptVerb::Reserve { receipt, options } = verb {
         (receipt, options)
