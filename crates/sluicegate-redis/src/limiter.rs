@@ -203,8 +203,9 @@ impl RedisLimiter {
         cost: u64,
         options: impl Into<ReserveOptions>,
     ) -> Result<RedisReservation, BackendError> {
-        let reserved = self.inner.reserve(&key.to_bytes(), cost, options.into(), None).await?;
-        Ok(RedisReservation::new(vec![self.clone()], reserved))
+        let options = options.into();
+        let reserved = self.inner.reserve(&key.to_bytes(), cost, options, None).await?;
+        Ok(RedisReservation::new(vec![self.clone()], reserved, &options))
     }
 
     /// Like [`RedisLimiter::reserve`], at time `now`.
@@ -218,8 +219,9 @@ impl RedisLimiter {
         options: impl Into<ReserveOptions>,
         now: Time,
     ) -> Result<RedisReservation, BackendError> {
-        let reserved = self.inner.reserve(&key.to_bytes(), cost, options.into(), Some(now)).await?;
-        Ok(RedisReservation::new(vec![self.clone()], reserved))
+        let options = options.into();
+        let reserved = self.inner.reserve(&key.to_bytes(), cost, options, Some(now)).await?;
+        Ok(RedisReservation::new(vec![self.clone()], reserved, &options))
     }
 
     /// Charges the key now; the caller acts after the answer's delay, which is at most `max_wait`.
@@ -531,6 +533,9 @@ impl Inner {
         };
         // A fallback issues no receipt: it would be valid in this process only.
         let answer = self.answered(reserved, |limiter| {
+            // Without a receipt nothing can be settled, so the charge stays.
+            let mut options = options;
+            options.ttl = None;
             let reserved = limiter.reserve(key, cost, options).ok()?;
             granted = reserved.granted();
             Some(reserved.decision())

@@ -9,9 +9,10 @@
 //!
 //! Promises:
 //! - **No limit is ever exceeded**: each slot is charged before the call is allowed, and the call
-//!   is allowed only after every charge was confirmed before its time was over.
-//! - **A process that dies in between** leaves charges that return themselves within
-//!   [`SLOT_TTL_MIN`], or four deadlines if that is longer; those that it had confirmed stay.
+//!   is allowed only after every charge was confirmed before its time to live ended.
+//! - **A slot that cannot be confirmed** fails the calls, and what the others charged is returned.
+//! - **A process that dies in between** leaves charges that are returned when they expire: after
+//!   [`SLOT_TTL_MIN`], or four deadlines if that is longer. Those that it had confirmed stay.
 //! - Meanwhile another call may be denied by a charge that is returned later.
 
 use super::call::LimitedCall;
@@ -41,6 +42,9 @@ pub(super) async fn charge(
     let calls: Vec<Vec<LimitedCall<'_>>> =
         slots.iter().map(|keys| keys.iter().map(|key| all.merged[*key].clone()).collect()).collect();
     let store = &all.merged[0].inner.store.inner;
+    // Slots may be cancelled under any verb.
+    let _invalidate: Vec<_> =
+        all.merged.iter().map(|call| call.inner.invalidate_denials(&call.key)).collect();
     let own_receipt;
     let (receipt, options) = if let ScriptVerb::Reserve { receipt, options } = verb {
         (receipt, options)
@@ -54,7 +58,7 @@ pub(super) async fn charge(
     let decided = decided(all, slots, &calls, reserved, options.max_wait);
     match &decided {
         Ok((decision, _)) if decision.allowed() => {}
-        // What is not cancelled returns itself.
+        // What is not cancelled is returned when it expires.
         _ => drop(execute_all(store, &calls, ScriptVerb::Cancel { receipt }).await),
     }
     let (decision, of_keys) = decided?;
@@ -63,10 +67,11 @@ pub(super) async fn charge(
             ScriptVerb::Reserve { .. } => ScriptVerb::Confirm { receipt, ttl: options.ttl },
             _ => ScriptVerb::Settle { receipt },
         };
-        for reply in execute_all(store, &calls, confirm).await {
-            if !matches!(reply?, ScriptReply::Decided { success: true, .. }) {
-                return Err(not_confirmed().into());
-            }
+        let replies = execute_all(store, &calls, confirm).await;
+        if let Err(failure) = replies.into_iter().try_for_each(confirmed) {
+            // The caller gets no receipt, so the slots that are confirmed would stay charged.
+            drop(execute_all(store, &calls, ScriptVerb::Cancel { receipt }).await);
+            return Err(failure.into());
         }
     }
     Ok((decision, of_keys))
@@ -127,10 +132,12 @@ fn decided(
     Ok((decision, of_keys.into_iter().map(of_key).collect()))
 }
 
-/// The failure of calls whose charges were returned, or voided by a reset, before all were
-/// confirmed.
-fn not_confirmed() -> StoreFailure {
-    StoreFailure::BadReply(String::from(
-        "a hash slot was not confirmed in time, or a key was reset meanwhile; check the nodes' latency",
-    ))
+/// Fails if the charges of a slot were returned, or voided by a reset, before it was confirmed.
+fn confirmed(reply: Result<ScriptReply, StoreFailure>) -> Result<(), StoreFailure> {
+    match reply? {
+        ScriptReply::Decided { success: true, .. } => Ok(()),
+        _ => Err(StoreFailure::BadReply(String::from(
+            "a hash slot was not confirmed in time, or a key was reset meanwhile; check the nodes' latency",
+        ))),
+    }
 }

@@ -9,6 +9,7 @@ use crate::failure::bad_state;
 use crate::receipt::StoredReceipt;
 use crate::script::ScriptCall;
 use crate::scripts;
+use redis::Value;
 use sluicegate::backend::{Answer, BackendError, Source, StoreFailure};
 use sluicegate::{Receipt, Span, Time, VerbError};
 use sluicegate_core::all_of::{self, attributed};
@@ -290,8 +291,18 @@ impl<'a> UsedReceipt<'a> {
             script_call.arg(&self.receipt.name[..]);
             script_call
         };
-        let script_calls: Vec<ScriptCall> = slots_of(&calls).iter().map(discard).collect();
-        let answers = first.store.inner.admit_return(script_calls.len()).await.send(&script_calls).await;
-        answers.into_iter().try_for_each(|answer| answer.map(|_| ()))
+        let mut script_calls: Vec<ScriptCall> = slots_of(&calls).iter().map(discard).collect();
+        // Every call closes some charges, so there is an end to it.
+        while !script_calls.is_empty() {
+            let mut round_trip = first.store.inner.admit_return(script_calls.len()).await;
+            let answers = round_trip.send(&script_calls).await;
+            let mut has_more = Vec::with_capacity(answers.len());
+            for answer in answers {
+                has_more.push(answer? == Value::Int(0));
+            }
+            let mut has_more = has_more.into_iter();
+            script_calls.retain(|_| has_more.next() == Some(true));
+        }
+        Ok(())
     }
 }

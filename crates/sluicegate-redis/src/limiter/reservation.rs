@@ -5,25 +5,34 @@ use super::receipts::UsedReceipt;
 use crate::receipt::StoredReceipt;
 use sluicegate::backend::Reserved;
 use sluicegate::backend::{Answer, BackendError};
-use sluicegate::{Decision, Receipt, Time, VerbError};
+use sluicegate::{Decision, Receipt, ReserveOptions, Then, Time, VerbError};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// The answer to [`RedisLimiter::reserve`] or [`reserve_all`](crate::reserve_all). If the call is
-/// allowed, its cost is charged, and stays charged unless the reservation is cancelled or settled,
-/// or ends with its time to live. Dropping the reservation keeps the charge, as after a check; to
-/// cancel later or elsewhere, [`keep`](RedisReservation::keep) the receipt.
+/// allowed, its cost is charged, and stays charged unless the reservation is cancelled or settled.
+///
+/// Dropping the reservation keeps the charge, as after a check; with
+/// [`Ttl::cancel`](sluicegate::Ttl::cancel) until the receipt expires. To cancel later or
+/// elsewhere, [`keep`](RedisReservation::keep) the receipt.
 #[derive(Debug)]
 #[must_use = "a denied reservation charges nothing; check `allowed()` first"]
 pub struct RedisReservation {
     /// One for each key of the receipt.
     limiters: Vec<RedisLimiter>,
     reserved: Reserved,
+    /// Whether the charge is returned when the receipt expires.
+    cancels: bool,
 }
 
 impl RedisReservation {
-    pub(super) fn new(limiters: Vec<RedisLimiter>, reserved: Reserved) -> RedisReservation {
-        RedisReservation { limiters, reserved }
+    pub(super) fn new(
+        limiters: Vec<RedisLimiter>,
+        reserved: Reserved,
+        options: &ReserveOptions,
+    ) -> RedisReservation {
+        let cancels = options.ttl.is_some_and(|ttl| ttl.then == Then::Cancel);
+        RedisReservation { limiters, reserved, cancels }
     }
 
     /// The answer.
@@ -73,7 +82,7 @@ impl RedisReservation {
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
-    pub async fn settle(self, used: u64) -> Result<bool, BackendError> {
+    pub async fn settle(mut self, used: u64) -> Result<bool, BackendError> {
         self.close_settle(&[used], None).await
     }
 
@@ -81,7 +90,7 @@ impl RedisReservation {
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`].
-    pub async fn settle_at(self, used: u64, now: Time) -> Result<bool, BackendError> {
+    pub async fn settle_at(mut self, used: u64, now: Time) -> Result<bool, BackendError> {
         self.close_settle(&[used], Some(now)).await
     }
 
@@ -89,8 +98,8 @@ impl RedisReservation {
     ///
     /// # Errors
     /// As [`RedisReservation::cancel`], and if there is neither one number for all calls nor one
-    /// for each.
-    pub async fn settle_each(self, used: &[u64]) -> Result<bool, BackendError> {
+    /// for each. The reservation stays open.
+    pub async fn settle_each(&mut self, used: &[u64]) -> Result<bool, BackendError> {
         self.close_settle(used, None).await
     }
 
@@ -124,11 +133,11 @@ impl RedisReservation {
         }
     }
 
-    async fn close_settle(mut self, used: &[u64], at: Option<Time>) -> Result<bool, BackendError> {
-        match self.reserved.receipt.take() {
-            Some(receipt) => self.used(&receipt)?.settle(used, at).await,
-            None => Ok(false),
-        }
+    async fn close_settle(&mut self, used: &[u64], at: Option<Time>) -> Result<bool, BackendError> {
+        let Some(receipt) = &self.reserved.receipt else { return Ok(false) };
+        let settled = self.used(receipt)?.settle(used, at).await?;
+        self.reserved.receipt = None;
+        Ok(settled)
     }
 
     fn used(&self, receipt: &Receipt) -> Result<UsedReceipt<'_>, VerbError> {
@@ -138,8 +147,12 @@ impl RedisReservation {
 }
 
 impl Drop for RedisReservation {
-    /// The caller has given up the receipt and can return nothing, so the store need not keep it.
+    /// The caller has given up the receipt and can return nothing, so the store need not keep it,
+    /// unless the receipt returns its charge when it expires.
     fn drop(&mut self) {
+        if self.cancels {
+            return;
+        }
         let Some(receipt) = self.reserved.receipt.take() else { return };
         if let (Ok(receipt), Ok(runtime)) = (StoredReceipt::read(&receipt), Handle::try_current()) {
             let limiters = std::mem::take(&mut self.limiters);

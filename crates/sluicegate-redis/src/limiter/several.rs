@@ -117,7 +117,7 @@ async fn reserve(
     let granted = if answer.allowed() { costs.fold(0, u64::saturating_add) } else { 0 };
     let reserved = Reserved::new(answer, granted, is_charged.then(|| receipt.receipt()));
     let limiters = all.merged.iter().map(|call| RedisLimiter { inner: Arc::clone(call.inner) });
-    Ok((RedisReservation::new(limiters.collect(), reserved), each))
+    Ok((RedisReservation::new(limiters.collect(), reserved, &options), each))
 }
 
 /// Calls that are charged all or nothing.

@@ -1,11 +1,13 @@
 //! Reservations with options, extensions and receipts of several calls: their bounds, and receipts
 //! that are not open.
 
-use crate::support::{connect, every_key_expires, limiter};
+use crate::support::{connect, connect_by_default, every_key_expires, limiter, until};
 use redis_testkit::{Options, Server};
-use sluicegate::backend::BackendError;
+use sluicegate::backend::{BackendError, Source};
 use sluicegate::{CALLS_MAX, Receipt, ReserveOptions, Span, TTL_MAX, TTL_MIN, Time, Ttl, VerbError};
-use sluicegate_redis::{RedisCall, RedisLimiter, cancel_all, check_all, extend_all, reserve_all, settle_all};
+use sluicegate_redis::{
+    OnStoreFailure, RedisCall, RedisLimiter, cancel_all, check_all, extend_all, reserve_all, settle_all,
+};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -63,6 +65,47 @@ async fn by_the_stores_clock_a_receipt_ends_when_its_time_is_over() {
         let receipts = server.cli(&["KEYS", &format!("sluice:1/{limit}:[rd]|*")]);
         assert_eq!(receipts, "", "{limit}: no receipt is left");
     }
+}
+
+#[tokio::test]
+async fn a_dropped_reservation_keeps_its_charge_until_its_receipt_cancels() {
+    let server = Server::start(&Options::redis());
+    let limiter = limiter(&connect(&server.url()).await, "token-bucket 100/1000h");
+    let short = Duration::from_millis(200);
+    drop(limiter.reserve(KEY, 30, options().ttl(Ttl::cancel(short))).await.unwrap());
+    drop(limiter.reserve(KEY, 7, options().ttl(Ttl::keep(short))).await.unwrap());
+    drop(reserve_all(&[limiter.call(KEY, 20)], options().ttl(Ttl::cancel(short))).await.unwrap());
+    assert_eq!(used(&limiter).await, 57);
+    sleep(2 * short).await;
+    assert_eq!(used(&limiter).await, 7);
+}
+
+#[tokio::test]
+async fn a_receipt_of_many_charges_is_discarded_as_a_whole() {
+    let server = Server::start(&Options::redis());
+    let limiter = limiter(&connect(&server.url()).await, "token-bucket 100/1000h");
+    let reserved = limiter.reserve(KEY, 1, options()).await.unwrap();
+    for _ in 0..70 {
+        assert!(reserved.extend(1, None).await.unwrap().allowed());
+    }
+    drop(reserved);
+    // Three script calls: one closes 24 charges.
+    until("no receipt is left", || server.cli(&["KEYS", "sluice:1/*:[rd]|*"]).is_empty()).await;
+    assert_eq!(used(&limiter).await, 71);
+}
+
+#[tokio::test]
+async fn what_is_reserved_locally_stays_charged() {
+    let server = Server::start(&Options::redis());
+    let builder = RedisLimiter::builder("token-bucket 100/1000h");
+    let builder = builder.in_store(&connect_by_default(&server.url()).await, "local");
+    let limiter = builder.on_store_failure(OnStoreFailure::Local).build().unwrap();
+    server.stop();
+    let short = Duration::from_millis(50);
+    let reserved = limiter.reserve(KEY, 30, options().ttl(Ttl::cancel(short))).await.unwrap();
+    assert_eq!((reserved.answer().source(), reserved.keep()), (Source::Local, None));
+    sleep(2 * short).await;
+    assert_eq!(limiter.peek(KEY, 0).await.unwrap().remaining(), 70);
 }
 
 #[tokio::test]
@@ -179,6 +222,19 @@ async fn sixty_four_calls_are_reserved_and_one_more_is_rejected() {
     let several = reserve_all(&calls[..2], options().at_least(1)).await;
     assert_eq!(verb_error(several), VerbError::AtLeastOfSeveral);
     assert!(check_all(&calls[..2]).await.unwrap().0.allowed());
+}
+
+#[tokio::test]
+async fn a_reservation_stays_open_if_it_cannot_be_settled() {
+    let server = Server::start(&Options::redis());
+    let limiter = limiter(&connect(&server.url()).await, "fixed-window 100/1000h");
+    let calls = [limiter.call(KEY, 20), limiter.call("user:43", 30)];
+    let mut reserved = reserve_all(&calls, options()).await.unwrap();
+    let wrong = VerbError::WrongCount { numbers: 3, calls: 2 };
+    assert_eq!(verb_error(reserved.settle_each(&[1, 2, 3]).await), wrong);
+    assert!(reserved.settle_each(&[1, 2]).await.unwrap());
+    assert!(!reserved.settle_each(&[1, 2]).await.unwrap(), "it is settled");
+    assert_eq!(used(&limiter).await, 1);
 }
 
 /// Prints what calls over 6 keys take without a receipt and with one.

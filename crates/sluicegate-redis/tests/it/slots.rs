@@ -2,7 +2,7 @@
 
 use crate::support::{WAIT_MAX, connect, connect_with};
 use redis_testkit::{Cluster, Options};
-use sluicegate::backend::BackendError;
+use sluicegate::backend::{BackendError, Source, StoreFailure};
 use sluicegate::{Decision, ReserveOptions, Ttl, VerbError};
 use sluicegate_redis::{RedisLimiter, RedisStore, check_all, reserve_all, settle_all};
 use std::time::{Duration, Instant};
@@ -97,6 +97,49 @@ async fn a_receipt_over_several_slots_is_used_as_a_whole() {
     assert_eq!(usage().await, [11, 14, 24]);
     assert!(cancelled.cancel().await.unwrap());
     assert_eq!(usage().await, [6, 8, 17]);
+}
+
+/// One node does not answer until a key of another was reset.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_confirmed_is_returned() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    let store = connect(&cluster.url()).await;
+    let site = limiter(&store, "token-bucket 100/1000h", "site");
+    let keys = one_key_of_each(&cluster);
+    let calls: Vec<_> = keys.iter().map(|key| site.call(key.as_str(), 10)).collect();
+    cluster.masters()[2].stop();
+    let reset = async {
+        until_used(&site, &keys[0], 10).await;
+        until_used(&site, &keys[1], 10).await;
+        site.reset(&*keys[0]).await.unwrap();
+        cluster.masters()[2].cont();
+    };
+    let (reserved, ()) = tokio::join!(reserve_all(&calls, ReserveOptions::default()), reset);
+    assert!(matches!(reserved, Err(BackendError::Store(StoreFailure::BadReply(_)))), "{reserved:?}");
+    for key in &keys {
+        assert_eq!(used(&site, key).await, 0, "{key}");
+    }
+}
+
+/// A key is denied by a charge that is returned once another node has answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_cancelled_is_no_longer_denied_from_memory() {
+    let cluster = Cluster::start(&Options::redis(), 3, 0);
+    let builder = RedisStore::builder(&cluster.url()).deadline(WAIT_MAX).remember_denials(true);
+    let site = limiter(&connect_with(builder).await, "token-bucket 10/1000h", "site");
+    let keys = one_key_of_each(&cluster);
+    assert!(site.check_cost(&*keys[2], 10).await.unwrap().allowed());
+    cluster.masters()[2].stop();
+    let denied = async {
+        until_used(&site, &keys[0], 10).await;
+        assert!(!site.check(&*keys[0]).await.unwrap().allowed());
+        assert_eq!(site.check(&*keys[0]).await.unwrap().source(), Source::Remembered);
+        cluster.masters()[2].cont();
+    };
+    let calls = [site.call(&*keys[0], 10), site.call(&*keys[2], 10)];
+    let (checked, ()) = tokio::join!(check_all(&calls), denied);
+    assert!(!checked.unwrap().0.allowed());
+    assert!(site.check(&*keys[0]).await.unwrap().allowed(), "its charge was returned");
 }
 
 /// One node does not answer, so the client has reserved some slots and waits when it is killed.
