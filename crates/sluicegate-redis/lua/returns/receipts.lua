@@ -20,8 +20,8 @@
 -- header and one or two blocks, however many charges there are.
 --
 -- Fields    '#5', the header: next number, cells, blocks, limits, length of the text; until when
---           the receipts without a time to live are kept, and the latest end of the others; the
---           text of the limits; per limit the stack of the last run (-1: closed) and its height,
+--           the receipts are kept that have no time to live or return their charge, and the latest
+--           end of those with a time to live; the text of the limits; per limit the stack of the last run (-1: closed) and its height,
 --           and the reference: its height, and its moment in microseconds and parts; per block
 --           the first number and how many cells it has; then sums, one per block: the sum of its
 --           last run, and whether that starts in it
@@ -510,5 +510,11 @@ local function receipts_add(r, receipt, charge, counts_until)
   else
     call('HSET', r.key, receipts_field(receipt, receipt.charges), table.concat(out))
   end
-  r.kept = math.max(r.kept, receipt.ends == 0 and math.max(counts_until(charge, r), receipt.made + HOUR) or 0)
+  -- Without a time to live a receipt is kept for at least an hour. One that returns its charge must
+  -- outlive its own end, as whichever call comes next is to notice it.
+  if receipt.ends == 0 then
+    r.kept = math.max(r.kept, receipt.made + HOUR, counts_until(charge, r))
+  elseif receipt.cancels then
+    r.kept = math.max(r.kept, counts_until(charge, r))
+  end
 end

@@ -33,6 +33,40 @@ fn verb_error<T: std::fmt::Debug>(result: Result<T, BackendError>) -> VerbError 
     }
 }
 
+/// Much later than the end of the receipts, since no call came before.
+#[tokio::test]
+async fn a_charge_is_returned_however_late_its_end_is_noticed() {
+    let server = Server::start(&Options::redis());
+    let store = connect(&server.url()).await;
+    let limits = [
+        "token-bucket 100/1000h",
+        "leaky-bucket 1/10h capacity=100",
+        "fixed-window 100/1000h",
+        "sliding-window 100/1000h",
+        "sliding-log 100/1000h",
+        "fixed-window 100/1000h + token-bucket 100/1000h",
+    ];
+    let short = Duration::from_millis(50);
+    let cancelling = options().ttl(Ttl::cancel(short));
+    let limiters = limits.map(|limit| limiter(&store, limit));
+    for limiter in &limiters {
+        reserve(limiter, 30, cancelling).await;
+        let extended = reserve(limiter, 3, cancelling).await;
+        assert!(limiter.extend(&extended, 4, Some(short)).await.unwrap().allowed());
+        let calls = [limiter.call("one", 5), limiter.call("two", 6)];
+        assert!(reserve_all(&calls, cancelling).await.unwrap().keep().is_some());
+    }
+    // Keys outlive what they are needed for by a second.
+    sleep(3 * Duration::from_secs(1)).await;
+    for (limiter, limit) in limiters.iter().zip(limits) {
+        assert_eq!(used(limiter).await, 0, "{limit}: a peek sees it returned");
+        for key in [KEY, "one", "two"] {
+            assert_eq!(limiter.check_cost(key, 100).await.unwrap().remaining(), 0, "{limit}, {key}");
+        }
+    }
+    every_key_expires(&server);
+}
+
 #[tokio::test]
 async fn by_the_stores_clock_a_receipt_ends_when_its_time_is_over() {
     let server = Server::start(&Options::redis());
