@@ -30,7 +30,7 @@ max_leases = 2000
 
 [[rule]]
 name = "login"
-limit = "sliding-log 5/1h"
+limit = "sliding-log 5/10d"
 
 [[rule]]
 name = "daily"
@@ -123,6 +123,8 @@ fn attackers_harm_neither_good_clients_nor_memory() {
     println!("good clients under attack:             {}", attacked.latencies);
     println!("memory with full pools {} kB, later at most {} kB", attacked.filled_kb, attacked.most_kb);
 
+    // The server has closed the first connection if it was idle for long.
+    let mut client = Client::connect(port).unwrap();
     assert_eq!(allowed(&client.ask_all(&offenders).unwrap()), 0, "offenders went free");
     let bound = attacked.filled_kb * MEMORY_PERCENT_MAX / 100;
     assert!(attacked.most_kb <= bound, "memory grew from {} to {} kB", attacked.filled_kb, attacked.most_kb);
