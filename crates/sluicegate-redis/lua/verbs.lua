@@ -350,7 +350,7 @@ local function decide()
   for _, key in ipairs(has_receipt and taking or {}) do
     key.r = key.r or receipts_read(key.receipts, key.deadlines, key.text, #key.parts)
     local is_charged = verb ~= 'extend' or key.parts[1].cost > 0
-    is_full = is_charged and not receipts_have_room(key.r, key.counts_until) or is_full
+    is_full = is_charged and not receipts_have_room(key.r, key.counts_until, name) or is_full
   end
   if is_full then
     for _, key in ipairs(taking) do

@@ -39,8 +39,6 @@
 --           and a member that sorts newer receipts first: 2^53 - number, and the name.
 
 local RECEIPTS_MAX, BLOCK_MAX = 16384, 128
--- How many old receipts one call drops.
-local DROPPED_MAX = 8
 local HOUR = 3600000000
 local NAME = 16
 
@@ -446,27 +444,6 @@ local function receipts_pop(r, receipt, charge)
     end
   end
   receipt.charges = receipt.charges - 1
-end
-
--- Returns true if the key has room for one more charge. If not, a few of the oldest receipts are
--- dropped, if they are old and worthless.
-local function receipts_have_room(r, counts_until)
-  for _ = 1, r.open < RECEIPTS_MAX and 0 or DROPPED_MAX do
-    local oldest = receipts_find(r, string.sub(receipts_block(r, 1).names, 1, NAME))
-    if not oldest or oldest.ends > 0 or oldest.charges > 1 or oldest.made >= now - HOUR then
-      break
-    end
-    local charge = receipts_charge(r, oldest, 1)
-    for i = 1, #r.limits do
-      receipts_measure(r, charge, i)
-    end
-    if counts_until(charge, r) > now then
-      break
-    end
-    receipts_pop(r, oldest, charge)
-    r.has_dropped = true
-  end
-  return r.open < RECEIPTS_MAX
 end
 
 -- Adds a charge to a receipt, which may be a new one, and writes both. The receipt is kept until

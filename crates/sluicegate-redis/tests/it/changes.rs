@@ -2,9 +2,7 @@
 
 use crate::in_redis::Connected;
 use redis_testkit::{Options, Server};
-use sluicegate::MemoryStore;
-use sluicegate::VerbError;
-use sluicegate::{Limiter, Span, Time};
+use sluicegate::{Limiter, MemoryStore, ReserveOptions, Span, TTL_MAX, Time, Ttl, VerbError};
 use sluicegate_core::time::SECOND;
 use sluicegate_redis::{RedisLimiter, check_all};
 use std::time::Duration;
@@ -230,8 +228,18 @@ fn old_receipts_that_are_worth_nothing_make_room() {
     let connected = Connected::to(&server.url());
     let window = limiter(&connected, "fixed-window 20000/1s", "old");
     let reserve = |now| connected.runtime.block_on(window.reserve_at(KEY, 1, Span::ZERO, at(now)));
+    let settle = |receipt| connected.runtime.block_on(window.settle_at(receipt, 2, at(3_601 * SECOND)));
+    // Neither stops the search: one has a time to live, and one has several charges.
+    let options = ReserveOptions::default().ttl(Ttl::keep(TTL_MAX));
+    let stays = connected.runtime.block_on(window.reserve_at(KEY, 1, options, at(0)));
+    let stays = stays.unwrap().keep().unwrap();
+    let extended = reserve(0).unwrap().keep().unwrap();
+    for _ in 0..30 {
+        let extend = window.extend_at(&extended, 1, None, at(0));
+        assert!(connected.runtime.block_on(extend).unwrap().allowed());
+    }
     let oldest = reserve(0).unwrap().keep().unwrap();
-    for _ in 1..16_384 {
+    for _ in 33..16_384 {
         assert!(reserve(0).unwrap().keep().is_some());
     }
     // Worth nothing after a second, but kept for an hour.
@@ -239,8 +247,8 @@ fn old_receipts_that_are_worth_nothing_make_room() {
     for _ in 0..300 {
         assert!(reserve(3_601 * SECOND).unwrap().keep().is_some());
     }
-    let settled = connected.runtime.block_on(window.settle_at(&oldest, 2, at(3_601 * SECOND)));
-    assert!(!settled.unwrap(), "the oldest made room");
+    assert!(!settle(&oldest).unwrap() && !settle(&extended).unwrap(), "the oldest made room");
+    assert!(settle(&stays).unwrap());
 }
 
 #[test]
