@@ -21,10 +21,10 @@
 --
 -- Fields    '#5', the header: next number, cells, blocks, limits, length of the text; until when
 --           the receipts are kept that have no time to live or return their charge, and the latest
---           end of those with a time to live; the text of the limits; per limit the stack of the last run (-1: closed) and its height,
---           and the reference: its height, and its moment in microseconds and parts; per block
---           the first number and how many cells it has; then sums, one per block: the sum of its
---           last run, and whether that starts in it
+--           end of those with a time to live; the text of the limits; per limit the stack of the
+--           last run (-1: closed) and its height, and the reference: its height, and its moment in
+--           microseconds and parts; per block the first number and how many cells it has; then
+--           sums, one per block: the sum of its last run, and whether that starts in it
 --           'b' and a first number, a block: the names of its cells; then cells
 --           a name, a receipt: when it was made; when it ends (0: it has no time to live), and how
 --           long after a restart; what it charged in all; while it is closed, what of that is still
