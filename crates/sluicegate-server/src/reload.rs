@@ -24,7 +24,8 @@ const READS_MAX: usize = 8;
 /// Reloads the configuration.
 pub(crate) struct Reload<'a> {
     service: &'a Service,
-    started: &'a Configuration,
+    /// What the server started with, but for the rules: settings are compared by copies.
+    started: Configuration,
     tls: Option<&'a Arc<Tls>>,
     layers: &'a Layers,
     level_handle: &'a LevelHandle,
@@ -46,6 +47,7 @@ impl<'a> Reload<'a> {
         layers: &'a Layers,
         level_handle: &'a LevelHandle,
     ) -> Reload<'a> {
+        let started = Configuration { rules: Vec::new(), ..started.clone() };
         Reload { service, started, tls, layers, level_handle, reads: Arc::new(Semaphore::new(READS_MAX)) }
     }
 
@@ -74,9 +76,9 @@ impl<'a> Reload<'a> {
         let loaded = self.load().await;
         self.service.metrics.reloaded(loaded.is_ok());
         match loaded {
-            Ok(configuration) => {
+            Ok((configuration, rules)) => {
                 self.level_handle.set(configuration.log.level);
-                info!("configuration reloaded: {}", rule_count(&configuration));
+                info!("configuration reloaded: {}", rule_count(rules));
                 let pending = self.needs_restart(&configuration);
                 if !pending.is_empty() {
                     warn!("these changed settings need a restart: {}", pending.join(", "));
@@ -91,17 +93,19 @@ impl<'a> Reload<'a> {
     }
 
     /// Reads the files, and applies their rules and certificates. Files may be slow, and thousands
-    /// of rules take a while: no decision waits for either.
-    async fn load(&self) -> Result<Configuration, String> {
-        let Read { configuration, certs } = self.read().await?;
-        let (engine, rules) = (Arc::clone(&self.service.engine), configuration.rules.clone());
+    /// of rules take a while: no decision waits for either. Returns the configuration without its
+    /// rules, and how many there are.
+    async fn load(&self) -> Result<(Configuration, usize), String> {
+        let Read { mut configuration, certs } = self.read().await?;
+        let (engine, rules) = (Arc::clone(&self.service.engine), mem::take(&mut configuration.rules));
+        let count = rules.len();
         let applying = spawn_blocking(move || engine.load(rules).map_err(|error| error.to_string()));
         applying.await.unwrap_or_else(|error| Err(format!("the reload failed: {error}")))?;
         // From here on nothing can fail.
         if let (Some(tls), Some(certs)) = (self.tls, certs) {
             tls.replace(certs);
         }
-        Ok(configuration)
+        Ok((configuration, count))
     }
 
     async fn read(&self) -> Result<Read, String> {
@@ -131,7 +135,7 @@ impl<'a> Reload<'a> {
         SETTINGS
             .iter()
             .filter(|setting| waits(setting.name, setting.live))
-            .filter(|setting| setting.differs(self.started, now))
+            .filter(|setting| setting.differs(&self.started, now))
             .map(|setting| setting.name)
             .collect()
     }

@@ -256,7 +256,7 @@ async fn serve(
     for (protocol, address) in server.addresses() {
         info!("listening for {protocol} on {address}{with_tls}");
     }
-    info!("{} loaded", rule_count(&configuration));
+    info!("{} loaded", rule_count(configuration.rules.len()));
     let service = server.service().clone();
     let reload = Reload::new(&service, &configuration, tls.as_ref(), layers, level_handle);
     let ended = until_end(&mut server, reload.until_stop(&mut signals)).await;
@@ -305,8 +305,8 @@ async fn keys(configuration: &Configuration, files: Files) -> Result<Keys, Strin
     Ok(keys)
 }
 
-pub(crate) fn rule_count(configuration: &Configuration) -> String {
-    match configuration.rules.len() {
+pub(crate) fn rule_count(rules: usize) -> String {
+    match rules {
         1 => "1 rule".to_owned(),
         rules => format!("{rules} rules"),
     }
