@@ -264,7 +264,7 @@ fn invalid_commands_charge_nothing() {
         ("RL.EXTEND RECEIPT 1 TTL 5 THEN keep", "unknown option \"THEN\"; use TTL".to_owned()),
         ("RL.EXTEND RECEIPT 1 1000000000001", "cost 1000000000001 is too large; use at most 1000000000000".to_owned()),
         ("RL.EXTEND nonsense 1", "not a receipt; pass the text from the reservation unchanged".to_owned()),
-        ("RL.SETTLE RECEIPT 1 2", "2 numbers for a receipt of 1 calls; pass one for all of them, or one for each".to_owned()),
+        ("RL.SETTLE RECEIPT 1 2", "2 numbers for a receipt of 1 call; pass one".to_owned()),
         ("RL.SETTLE RECEIPT one", "cost \"one\" is not a whole number; use digits only".to_owned()),
     ] {
         let line = line.replace("RECEIPT", &receipt);

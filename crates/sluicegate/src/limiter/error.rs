@@ -204,6 +204,9 @@ impl fmt::Display for VerbError {
             VerbError::TtlOutOfBounds(ttl) => {
                 write!(f, "a TTL of {}us is out of bounds; use 1 ms to 10 years", ttl.as_micros())
             }
+            VerbError::WrongCount { numbers, calls: 1 } => {
+                write!(f, "{numbers} numbers for a receipt of 1 call; pass one")
+            }
             VerbError::WrongCount { numbers, calls } => write!(
                 f,
                 "{numbers} numbers for a receipt of {calls} calls; pass one for all of them, or one for each"
